@@ -1,0 +1,72 @@
+"""The one table of actions: what drives key bindings, the footer, the key help and the command palette.
+
+An action `save` of the place `edit` is the method `action_save` of `EditScreen`; those of `everywhere` belong to the app.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from textual.binding import Binding
+
+Place = Literal["edit", "live", "runs"]
+PLACES: tuple[Place, ...] = ("edit", "live", "runs")
+
+
+@dataclass(frozen=True)
+class Action:
+    """One thing a person can do, with its keys."""
+
+    id: str
+    keys: str
+    label: str
+    tooltip: str
+    place: Place | Literal["everywhere"]
+    footer: bool = True
+    priority: bool = False
+    """Goes before what the focused widget does with the key (so that it works inside text)."""
+
+    @property
+    def binding(self) -> Binding:
+        return Binding(
+            self.keys,
+            self.id,
+            self.label,
+            show=self.footer,
+            priority=self.priority,
+            tooltip=self.tooltip,
+            id=f"{self.place}.{self.id}",
+        )
+
+
+ACTIONS: tuple[Action, ...] = (
+    Action("place_edit", "f2,1", "Edit", "Go to the specs and their text", "everywhere", footer=False),
+    Action("place_live", "f3,2", "Live", "Go to the run that is being watched", "everywhere", footer=False),
+    Action("place_runs", "f4,3", "Runs", "Go to the table of all runs", "everywhere", footer=False),
+    Action("next_place", "ctrl+t", "Next place", "Edit, Live, Runs in turn; works inside text", "everywhere", footer=False),
+    Action("help", "f1,question_mark", "Help", "All keys of this place", "everywhere"),
+    Action("quit", "ctrl+q", "Quit", "Leave; asks when something would be lost", "everywhere", priority=True),
+    # Edit
+    Action("launch", "f5,ctrl+r", "Train", "Train this spec and watch it", "edit", priority=True),
+    Action("save", "ctrl+s", "Save", "Write the text to its file", "edit", priority=True),
+    # Live
+    Action("pause", "space,p", "Pause/continue", "Pause the run, or let it continue", "live"),
+    Action("stop", "s", "Stop", "Save and stop the run", "live"),
+    Action("resume", "r", "Resume", "Go on with a run that was stopped or interrupted", "live"),
+    Action("log_axis", "l", "Log axis", "Loss on a logarithmic axis, or on a linear one", "live"),
+    # Runs
+    Action("open", "enter", "Open", "The run's record: spec, result and curves", "runs"),
+    Action("watch", "w", "Watch", "Show the run in Live", "runs"),
+    Action("mark", "space", "Mark", "Mark the run for comparison", "runs"),
+    Action("compare", "c", "Compare", "Compare the marked runs", "runs"),
+    Action("relaunch", "r", "Relaunch", "Open a copy of the run's spec in Edit", "runs"),
+    Action("filter", "slash", "Filter", "Show only the runs that hold a text", "runs"),
+    Action("sort", "o", "Sort", "Order the table by the next column", "runs"),
+    Action("delete", "d,delete", "Delete", "Delete the run; asks first", "runs"),
+)
+
+
+def bindings(place: Place | Literal["everywhere"]) -> list[Binding]:
+    """The key bindings of one place (or of the app), in the order of the table."""
+    return [action.binding for action in ACTIONS if action.place == place]

@@ -1,0 +1,38 @@
+"""What the three places have in common: the bar on top, the footer, and the way to the app."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual.app import ComposeResult
+from textual.screen import Screen
+from textual.widget import Widget
+from textual.widgets import Footer
+
+from fnwork.tui.keys import Place
+from fnwork.tui.widgets.top_bar import TopBar
+
+if TYPE_CHECKING:
+    from fnwork.tui.app import FnworkApp
+
+
+class PlaceScreen(Screen[None]):
+    """A place of the workbench; subclasses set PLACE and BINDINGS and yield their widgets from `compose_place`."""
+
+    PLACE: ClassVar[Place]
+    AUTO_FOCUS = None
+
+    @property
+    def fnwork(self) -> FnworkApp:
+        """The app, with its own type."""
+        return cast("FnworkApp", self.app)
+
+    def compose(self) -> ComposeResult:
+        yield TopBar(self.PLACE)
+        yield from self.compose_place()
+        yield Footer(show_command_palette=False)
+
+    def compose_place(self) -> Iterable[Widget]:
+        """The widgets between the bar on top and the footer."""
+        raise NotImplementedError

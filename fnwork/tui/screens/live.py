@@ -1,0 +1,21 @@
+"""Live."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from textual.widget import Widget
+from textual.widgets import Static
+
+from fnwork.tui import keys
+from fnwork.tui.place import PlaceScreen
+
+
+class LiveScreen(PlaceScreen):
+    """Live."""
+
+    PLACE = "live"
+    BINDINGS = keys.bindings("live")
+
+    def compose_place(self) -> Iterable[Widget]:
+        yield Static("live")

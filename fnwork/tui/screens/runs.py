@@ -1,0 +1,21 @@
+"""Runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from textual.widget import Widget
+from textual.widgets import Static
+
+from fnwork.tui import keys
+from fnwork.tui.place import PlaceScreen
+
+
+class RunsScreen(PlaceScreen):
+    """Runs."""
+
+    PLACE = "runs"
+    BINDINGS = keys.bindings("runs")
+
+    def compose_place(self) -> Iterable[Widget]:
+        yield Static("runs")
