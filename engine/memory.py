@@ -1,0 +1,228 @@
+"""The ledger: every array of the engine, by category, cut from one arena that is reused by lifetime.
+
+The arena hands out offsets first-fit by address, so the offsets depend only on the order of `take` and `give`. A forecast
+runs the same order with no data behind it, learns how far the arena reaches, and the real run then allocates exactly that once.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from engine.errors import RunError
+
+CATEGORIES = ("weights", "gradients", "optimizer", "activations", "workspace", "data")
+
+Array = Any  # numpy.ndarray, cupy.ndarray or ArraySpec: the layers treat them alike
+
+
+@dataclass(frozen=True, eq=False)
+class ArraySpec:
+    """An array without its data: what the operations need to know when they run on shapes alone."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def reshape(self, *shape: int) -> ArraySpec:
+        sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
+        known = prod(size for size in sizes if size != -1)
+        return ArraySpec(tuple(self.size // known if size == -1 else size for size in sizes), self.dtype)
+
+    def __getitem__(self, rows: slice) -> ArraySpec:
+        return ArraySpec((len(range(*rows.indices(self.shape[0]))), *self.shape[1:]), self.dtype)
+
+
+class BudgetExceeded(RunError):
+    """The next array would take the run over its memory budget; `by_category` is the ledger at that moment."""
+
+    def __init__(self, needed: int, budget: int, by_category: dict[str, int]) -> None:
+        self.needed, self.budget, self.by_category = needed, budget, by_category
+        breakdown = ", ".join(f"{name} {size / 2**20:.1f}" for name, size in by_category.items() if size)
+        super().__init__(
+            f"memory budget exceeded: {needed / 2**20:.1f} MiB needed, {budget / 2**20:.1f} MiB allowed (MiB by category: {breakdown})"
+        )
+
+
+@dataclass(frozen=True)
+class TimelinePoint:
+    """The ledger after one operation of a layer; sizes in bytes."""
+
+    operation: str
+    layer: str
+    total: int
+    by_category: dict[str, int]
+
+
+class Arena:
+    """Addresses only: first-fit by address over one or more segments, neighbours merged when freed."""
+
+    def __init__(self, capacity: int | None = None) -> None:
+        """`capacity` bytes in the first segment; None: without limit (a forecast)."""
+        self.extent = 0
+        self._free: list[tuple[int, int]] = [(0, capacity if capacity is not None else 1 << 62)]
+
+    def take(self, size: int) -> int | None:
+        """Offset of `size` free bytes, or None when no gap is large enough."""
+        for index, (offset, room) in enumerate(self._free):
+            if room >= size:
+                if room == size:
+                    del self._free[index]
+                else:
+                    self._free[index] = (offset + size, room - size)
+                self.extent = max(self.extent, offset + size)
+                return offset
+        return None
+
+    def give(self, offset: int, size: int) -> None:
+        """Returns `size` bytes at `offset`."""
+        index = bisect_left(self._free, (offset, 0))
+        if index < len(self._free) and self._free[index][0] == offset + size:
+            size += self._free.pop(index)[1]
+        if index and sum(self._free[index - 1]) == offset:
+            index -= 1
+            offset, before = self._free.pop(index)
+            size += before
+        insort(self._free, (offset, size))
+
+    def extend(self, offset: int, size: int) -> None:
+        """Adds a segment; `offset` must leave a gap to the ones before, since memory of two segments never joins."""
+        insort(self._free, (offset, size))
+
+
+@dataclass
+class _Block:
+    offset: int
+    size: int
+    category: str
+    array: Array
+
+
+@dataclass
+class Memory:
+    """The ledger and its pool.
+
+    `allocate(bytes)` makes one-dimensional uint8 storage; None runs on shapes alone. `alignment` is what sizes round
+    up to (512 as CuPy's pool on CUDA). `budget` in bytes, 0 for none.
+    """
+
+    allocate: Callable[[int], Array] | None = None
+    capacity: int = 0
+    budget: int = 0
+    alignment: int = 64
+    bytes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CATEGORIES, 0))
+    total: int = 0
+    outside: int = 0
+    timeline: list[TimelinePoint] | None = None
+
+    def __post_init__(self) -> None:
+        self.peak: dict[str, int] = {"total": 0, **self.bytes}
+        self._blocks: dict[int, _Block] = {}
+        self._views: dict[tuple[int, tuple[int, ...], np.dtype], Array] = {}
+        self._segments: list[tuple[int, Array]] = []
+        self._arena = Arena(None if self.allocate is None else self._round(self.capacity))
+        if self.allocate is not None and self.capacity:
+            self._segments.append((0, self.allocate(self._round(self.capacity))))
+
+    @property
+    def reserved(self) -> int:
+        """Bytes the pool has reached into so far, the gaps between live arrays included."""
+        return self._arena.extent
+
+    def take(self, shape: Sequence[int], dtype: Any, category: str) -> Array:
+        """An uninitialised array of `shape` and `dtype`, entered under `category`. Raises BudgetExceeded."""
+        shape, dtype = tuple(shape), np.dtype(dtype)
+        size = self._round(prod(shape) * dtype.itemsize)
+        self._enter(category, size)
+        offset = self._arena.take(size)
+        if offset is None:
+            offset = self._grow(size)
+        array = self._view(offset, shape, dtype)
+        self._blocks[id(array)] = _Block(offset, size, category, array)
+        return array
+
+    def take_like(self, spec: ArraySpec, category: str) -> Array:
+        return self.take(spec.shape, spec.dtype, category)
+
+    def give(self, array: Array) -> None:
+        """Takes an array out of the ledger; its memory serves the next `take`."""
+        block = self._blocks.pop(id(array))
+        self.bytes[block.category] -= block.size
+        self.total -= block.size
+        self._arena.give(block.offset, block.size)
+
+    def move(self, array: Array, category: str) -> None:
+        """Enters an array under another category: a buffer that is reused for something else."""
+        block = self._blocks[id(array)]
+        self.bytes[block.category] -= block.size
+        self.bytes[category] += block.size
+        block.category = category
+
+    def reshape(self, array: Array, shape: tuple[int, ...]) -> Array:
+        """The same memory under another shape; the array handed in is no longer the ledger's."""
+        block = self._blocks.pop(id(array))
+        block.array = self._view(block.offset, shape, array.dtype)
+        self._blocks[id(block.array)] = block
+        return block.array
+
+    def adopt(self, size: int, category: str) -> None:
+        """Enters memory that lives outside the pool for the whole run, such as the data set itself."""
+        self.outside += size
+        self._enter(category, size)
+
+    @contextmanager
+    def workspace(self, specs: Sequence[ArraySpec]) -> Iterator[list[Array]]:
+        """Scratch arrays for one operation."""
+        arrays = [self.take(spec.shape, spec.dtype, "workspace") for spec in specs]
+        try:
+            yield arrays
+        finally:
+            for array in reversed(arrays):
+                self.give(array)
+
+    def mark(self, operation: str, layer: str) -> None:
+        """Adds a point to the timeline when one is being recorded."""
+        if self.timeline is not None:
+            self.timeline.append(TimelinePoint(operation, layer, self.total, dict(self.bytes)))
+
+    def _enter(self, category: str, size: int) -> None:
+        if self.budget and self.total + size > self.budget:
+            raise BudgetExceeded(self.total + size, self.budget, {**self.bytes, category: self.bytes[category] + size})
+        self.bytes[category] += size
+        self.total += size
+        if self.total > self.peak["total"]:
+            self.peak = {"total": self.total, **self.bytes}
+
+    def _round(self, size: int) -> int:
+        return -(-max(size, 1) // self.alignment) * self.alignment
+
+    def _grow(self, size: int) -> int:
+        start = self._segments[-1][0] + self._segments[-1][1].size + self.alignment if self._segments else self.alignment
+        self._segments.append((start, self.allocate(size)))
+        self._arena.extend(start, size)
+        return self._arena.take(size)
+
+    def _view(self, offset: int, shape: tuple[int, ...], dtype: np.dtype) -> Array:
+        if self.allocate is None:
+            return ArraySpec(shape, dtype)
+        key = (offset, shape, dtype)
+        view = self._views.get(key)
+        if view is None or id(view) in self._blocks:
+            start, storage = next(segment for segment in reversed(self._segments) if segment[0] <= offset)
+            used = prod(shape) * dtype.itemsize
+            view = storage[offset - start : offset - start + used].view(dtype).reshape(shape)
+            self._views[key] = view
+        return view
