@@ -11,7 +11,7 @@ from textual.reactive import reactive
 from textual.screen import Screen
 
 from fnwork.archive import Archive
-from fnwork.tui import keys
+from fnwork.tui import keys, theme
 from fnwork.tui.screens.edit import EditScreen
 from fnwork.tui.screens.live import LiveScreen
 from fnwork.tui.screens.runs import RunsScreen
@@ -37,11 +37,17 @@ class FnworkApp(App[None]):
 
     def __init__(self, experiments: Path, attach: Path | None = None) -> None:
         super().__init__()
+        self.register_theme(theme.DARK)
+        self.register_theme(theme.LIGHT)
+        self.theme = theme.DARK.name
         self.experiments = experiments
         self.archive = Archive(experiments)
         self.training = Training()
         self.set_reactive(FnworkApp.run_folder, attach)
         self._first_place: keys.Place = "edit" if attach is None else "live"
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return theme.DEFAULT_VARIABLES
 
     def on_mount(self) -> None:
         self.switch_mode(self._first_place)
