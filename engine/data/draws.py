@@ -1,0 +1,13 @@
+"""Random draws of the data side: counter-based, so that no draw depends on what was drawn before it."""
+
+import numpy as np
+
+SPLIT, ORDER, AUGMENT = 1, 2, 3
+
+_WORD = 2**64 - 1
+
+
+def generator(seed: int, purpose: int, epoch: int = 0) -> np.random.Generator:
+    """The generator of one purpose in one epoch; the same arguments always give the same stream."""
+    philox = np.random.Philox(key=[seed & _WORD, purpose], counter=[0, 0, epoch & _WORD, 0])
+    return np.random.Generator(philox)

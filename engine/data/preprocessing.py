@@ -1,0 +1,125 @@
+"""How raw inputs become what the network is fed, fitted on the train part alone and stored with the model."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from engine.errors import InputError
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table: a number, or a category that becomes one 0/1 feature a value.
+
+    `mean` and `std` are those of the train rows. `has_missing`: the train rows had empty cells, so a 0/1 feature beside
+    the number says where (an empty category is a category of its own, "").
+    """
+
+    name: str
+    categories: tuple[str, ...] = ()
+    mean: float = 0.0
+    std: float = 1.0
+    has_missing: bool = False
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the features it becomes."""
+        if self.categories:
+            return tuple(f"{self.name}={category or '(missing)'}" for category in self.categories)
+        return (self.name, f"{self.name} is missing") if self.has_missing else (self.name,)
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """Everything about the train part that predicting on new inputs needs.
+
+    Images: `channel_mean` and `channel_std`, one a channel, in pixel units (0 to 255). Tables: `columns`, and `target`
+    with its mean and standard deviation where it is a number. `decimal_comma`: how the train file wrote its numbers.
+    """
+
+    task: str
+    input_shape: tuple[int, ...]
+    classes: tuple[str, ...] = ()
+    channel_mean: tuple[float, ...] = ()
+    channel_std: tuple[float, ...] = ()
+    columns: tuple[Column, ...] = ()
+    target: str = ""
+    target_mean: float = 0.0
+    target_std: float = 1.0
+    decimal_comma: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able values, for the model file."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Preprocessing":
+        """The inverse of `to_dict`, also after a trip through JSON; InputError where the values do not fit."""
+        try:
+            values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+            columns = tuple(
+                Column(**{**column, "categories": tuple(column["categories"])}) for column in values["columns"]
+            )
+            return cls(**{**values, "columns": columns})
+        except (TypeError, KeyError, AttributeError) as error:
+            raise InputError(f"the preprocessing stored with the model is damaged: {error}") from None
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of a table's features, in the order of the inputs' columns."""
+        return tuple(feature for column in self.columns for feature in column.features)
+
+    def pixel_table(self, dtype: np.dtype) -> np.ndarray:
+        """Normalised value of every pixel value, (channels, 256)."""
+        pixels = np.arange(256, dtype=np.float64)
+        mean = np.array(self.channel_mean)[:, None]
+        std = np.array(self.channel_std)[:, None]
+        return ((pixels - mean) / std).astype(dtype)
+
+    def in_units(self, outputs: np.ndarray) -> np.ndarray:
+        """Standardised targets or outputs in the target's own units, float32 of the same shape."""
+        return (outputs.astype(np.float64) * self.target_std + self.target_mean).astype(np.float32)
+
+    def transform_images(self, images: np.ndarray) -> np.ndarray:
+        """Check uint8 images (samples, height, width[, channels]) against the network's input shape.
+
+        Returns them as a data set's part would hold them; InputError tells both sizes where they differ.
+        """
+        if images.dtype != np.uint8:
+            raise InputError(f"images must hold bytes (uint8), got {images.dtype}")
+        if images.ndim == 3:
+            images = images[..., None]
+        if images.shape[1:] != self.input_shape:
+            raise InputError(
+                f"the model was trained on images of {_size(self.input_shape)}, got images of {_size(images.shape[1:])}"
+            )
+        return np.ascontiguousarray(images)
+
+
+def fit_images(train_images: np.ndarray, classes: tuple[str, ...]) -> Preprocessing:
+    """Mean and standard deviation of every channel of the train images (samples, height, width, channels), uint8."""
+    channels = train_images.shape[3]
+    counts = np.zeros((channels, 256), np.int64)
+    for begin in range(0, len(train_images), 1024):
+        # A histogram is exact and needs no float copy of the images; in pieces, because bincount widens its input.
+        piece = train_images[begin : begin + 1024]
+        for channel in range(channels):
+            counts[channel] += np.bincount(piece[..., channel].ravel(), minlength=256)
+    pixels = np.arange(256)
+    total = counts.sum(axis=1)
+    mean = counts @ pixels / total
+    std = np.sqrt(counts @ pixels**2 / total - mean**2)
+    std[std < 1e-3] = 1.0  # a channel of one colour has nothing to scale
+    return Preprocessing(
+        task="classification",
+        input_shape=train_images.shape[1:],
+        classes=classes,
+        channel_mean=tuple(mean.tolist()),
+        channel_std=tuple(std.tolist()),
+    )
+
+
+def _size(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape))
