@@ -1,0 +1,284 @@
+"""Curves of a run over its updates, epochs or time: linear or logarithmic, with a gap and a mark where a value is not finite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from rich.segment import Segment
+from rich.style import Style
+from textual.geometry import Size
+from textual.reactive import reactive
+from textual.strip import Strip
+from textual.widget import Widget
+
+from fnwork.tui.widgets.plot_axis import Axis, fitting, number
+from fnwork.tui.widgets.plot_canvas import Canvas, Floats
+
+_GUTTER = 8  # columns for the labels on the left: fixed, so that nothing moves when numbers grow
+_BAD = 100
+_VALUE_WIDTH = 7
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """One line of a plot: `y` over `x` (x never falls)."""
+
+    name: str
+    x: Floats
+    y: Floats
+    style: str
+    """The component class that gives its colour, without the widget's prefix."""
+    marker: str = ""
+    """Drawn at each point where there is room, and in the legend: tells curves apart without colours."""
+    background: bool = False
+    """Drawn below the others, dimmed, and not named in the legend: the values as they are, below smoothed ones."""
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """What a plot shows."""
+
+    title: str
+    curves: Sequence[Curve] = ()
+    x_low: float = 0.0
+    x_high: float = 1.0
+    x_label: Callable[[float, float], str] = number
+    x_unit: str = ""
+    percent: bool = False
+    empty: str = "nothing yet"
+    """Said in place of the curves while they have no points."""
+
+
+@dataclass
+class _Drawn:
+    """A picture drawn for one size: the canvas, ticks by row, labels below, and what has to be said."""
+
+    canvas: Canvas
+    styles: list[str]
+    y_ticks: dict[int, str]
+    x_ticks: list[tuple[int, str]]
+    remarks: list[str] = field(default_factory=list)
+
+
+class CurvePlot(Widget):
+    """Draws a `Picture`; `log` puts its values on a logarithmic axis."""
+
+    DEFAULT_CSS = """
+    CurvePlot {
+        height: 1fr;
+        & > .curve-plot--title { text-style: bold; }
+        & > .curve-plot--quiet { color: $foreground 60%; }
+        & > .curve-plot--grid { color: $foreground 16%; }
+        & > .curve-plot--remark { color: $warning; }
+        & > .curve-plot--bad { color: $error; text-style: bold; }
+        & > .curve-plot--train { color: $primary; }
+        & > .curve-plot--raw { color: $primary 38%; }
+        & > .curve-plot--validation { color: $accent; }
+        & > .curve-plot--other { color: $secondary; }
+        & > .curve-plot--run-0 { color: $weights; }
+        & > .curve-plot--run-1 { color: $activations; }
+        & > .curve-plot--run-2 { color: $optimizer; }
+        & > .curve-plot--run-3 { color: $gradients; }
+        & > .curve-plot--run-4 { color: $data; }
+        & > .curve-plot--run-5 { color: $error; }
+        & > .curve-plot--run-6 { color: $success; }
+        & > .curve-plot--run-7 { color: $foreground; }
+    }
+    """
+    COMPONENT_CLASSES = {  # noqa: RUF012 - Textual's own name and type
+        f"curve-plot--{name}"
+        for name in ("title", "quiet", "grid", "remark", "bad", "train", "raw", "validation", "other")
+    } | {f"curve-plot--run-{index}" for index in range(8)}
+
+    log = reactive(False)
+
+    def __init__(self, title: str, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self.picture = Picture(title)
+        self._drawn: tuple[Size, _Drawn] | None = None
+
+    def show(self, picture: Picture) -> None:
+        """Draw a picture from now on."""
+        self.picture = picture
+        self._drawn = None
+        self.refresh()
+
+    def watch_log(self) -> None:
+        self._drawn = None
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._drawn = None
+
+    @property
+    def remarks(self) -> list[str]:
+        """What the plot has to say about values that it could not draw."""
+        return self._picture_drawn().remarks
+
+    def render_line(self, y: int) -> Strip:
+        width, height = self.size
+        if y == 0:
+            pieces = self._title_line(width)
+        elif y >= height - 1 or width <= _GUTTER:
+            pieces = self._x_axis_line(width) if y == height - 1 else []
+        else:
+            pieces = self._curve_line(y - 1)
+        strip = Strip([Segment(text, style) for text, style in pieces])
+        return strip.adjust_cell_length(width).apply_style(self.rich_style)
+
+    # --- the three kinds of lines ---
+
+    def _title_line(self, width: int) -> list[tuple[str, Style]]:
+        picture = self.picture
+        pieces = [(picture.title, self._style("title")), (" log" if self.log else "", self._style("remark"))]
+        for curve in picture.curves:
+            if not curve.background:
+                sign = curve.marker or "━"
+                pieces.append((f"  {sign} ", self._style(curve.style)))
+                pieces.append((f"{curve.name} ", self._style("quiet")))
+                pieces.append((_last_value(curve.y, picture.percent).ljust(_VALUE_WIDTH), Style.null()))
+        remarks = " · ".join(self.remarks)
+        pieces.append((f"  {remarks}" if remarks else "", self._style("remark")))
+        return pieces
+
+    def _curve_line(self, row: int) -> list[tuple[str, Style]]:
+        drawn = self._picture_drawn()
+        quiet, grid = self._style("quiet"), self._style("grid")
+        if not any(curve.x.size for curve in self.picture.curves):
+            text = self.picture.empty if row == drawn.canvas.rows // 2 else ""
+            return [(" " * (_GUTTER - 1), quiet), ("│", grid), (text.center(drawn.canvas.columns), quiet)]
+        label = drawn.y_ticks.get(row)
+        pieces = [((label or "").rjust(_GUTTER - 2) + " ", quiet), ("┤" if label is not None else "│", grid)]
+        for text, style in drawn.canvas.runs(row):
+            if style == -1:
+                pieces.append((("┈" if label is not None else " ") * len(text), grid))
+            else:
+                pieces.append((text, self._style("bad" if style == _BAD else drawn.styles[style])))
+        return pieces
+
+    def _x_axis_line(self, width: int) -> list[tuple[str, Style]]:
+        line = [" "] * width
+        free_from = 0
+        unit = self.picture.x_unit
+        for column, label in self._picture_drawn().x_ticks:
+            start = min(max(_GUTTER + column - len(label) // 2, 0), width - len(label))
+            if start >= free_from:
+                line[start : start + len(label)] = label
+                free_from = start + len(label) + 2
+        if len(unit) + 1 < _GUTTER and width >= _GUTTER:
+            line[: len(unit)] = unit
+        return [("".join(line), self._style("quiet"))]
+
+    def _style(self, name: str) -> Style:
+        return self.get_component_rich_style(f"curve-plot--{name}")
+
+    # --- drawing ---
+
+    def _picture_drawn(self) -> _Drawn:
+        if self._drawn is None or self._drawn[0] != self.size:
+            columns, rows = max(1, self.size.width - _GUTTER), max(1, self.size.height - 2)
+            self._drawn = (self.size, draw(self.picture, columns, rows, log=self.log))
+        return self._drawn[1]
+
+
+def draw(picture: Picture, columns: int, rows: int, *, log: bool) -> _Drawn:
+    """Draw a picture on a canvas of `columns` x `rows` cells."""
+    canvas = Canvas(columns, rows)
+    x_axis = Axis(picture.x_low, max(picture.x_high, picture.x_low + 1e-9))
+    views = [_view(curve, x_axis) for curve in picture.curves]
+    y_axis = fitting(np.concatenate([y for _, y in views] or [np.empty(0)]), log=log, parts=max(2, min(6, rows // 3)))
+    bad: set[int] = set()
+    for style, (curve, (x, y)) in sorted(
+        enumerate(zip(picture.curves, views, strict=True)), key=lambda item: not item[1][0].background
+    ):
+        dot_x = x_axis.share(x) * (2 * columns - 1)
+        thin_x, thin_y = thinned(dot_x, y, 2 * columns)
+        dot_y = y_axis.share(thin_y) * (4 * rows - 1)
+        canvas.line(thin_x, dot_y, style, replace=not curve.background)
+        bad.update(np.unique(np.rint(dot_x[~np.isfinite(y)]).astype(int) // 2).tolist())
+        if curve.marker:
+            _draw_markers(canvas, curve, dot_x, y_axis.share(y) * (4 * rows - 1), style)
+    for column in bad:
+        canvas.glyph(column, 0, "×", _BAD)
+    return _Drawn(
+        canvas,
+        [curve.style for curve in picture.curves],
+        _y_ticks(y_axis, rows, percent=picture.percent),
+        [
+            (round(share * (columns - 1)), label)
+            for share, label in x_axis.ticks(max(1, columns // 12), picture.x_label)
+            if -1e-9 <= share <= 1 + 1e-9
+        ],
+        _remarks(picture.curves, views, log=log),
+    )
+
+
+def thinned(x: Floats, y: Floats, columns: int) -> tuple[Floats, Floats]:
+    """At most two points a column: the lowest and the highest finite value of it; nan where it has none.
+
+    x is counted in columns and never falls. Where there are few points they stay as they are.
+    """
+    if x.size <= 2 * columns:
+        return x, y
+    starts = np.flatnonzero(np.diff(np.rint(x), prepend=-np.inf))
+    finite = np.isfinite(y)
+    lowest = np.minimum.reduceat(np.where(finite, y, np.inf), starts)
+    highest = np.maximum.reduceat(np.where(finite, y, -np.inf), starts)
+    none = lowest > highest
+    both = np.stack([np.where(none, np.nan, lowest), np.where(none, np.nan, highest)], axis=1)
+    return np.repeat(np.rint(x[starts]), 2), both.reshape(-1)
+
+
+def _view(curve: Curve, axis: Axis) -> tuple[Floats, Floats]:
+    """The points in view, with one neighbour on each side so that lines go on to the edges."""
+    first = max(0, int(np.searchsorted(curve.x, axis.low, "left")) - 1)
+    last = int(np.searchsorted(curve.x, axis.high, "right")) + 1
+    return curve.x[first:last], curve.y[first:last]
+
+
+def _draw_markers(canvas: Canvas, curve: Curve, dot_x: Floats, dot_y: Floats, style: int) -> None:
+    good = np.flatnonzero(np.isfinite(dot_y))
+    if not good.size:
+        return
+    crowded = good.size * 4 > canvas.columns
+    for index in good[-1:] if crowded else good:
+        column, row = round(dot_x[index]) // 2, canvas.rows - 1 - round(dot_y[index]) // 4
+        canvas.glyph(column, row, curve.marker, style)
+
+
+def _y_ticks(axis: Axis, rows: int, *, percent: bool) -> dict[int, str]:
+    def label(value: float, step: float) -> str:
+        return f"{number(100 * value, 100 * step)}%" if percent else number(value, step)
+
+    ticks: dict[int, str] = {}
+    for share, text in axis.ticks(max(2, min(6, rows // 2)), label):
+        row = rows - 1 - round(share * (4 * rows - 1)) // 4
+        if 0 <= row < rows and text not in ticks.values():
+            ticks.setdefault(row, text[: _GUTTER - 2])
+    return ticks
+
+
+def _remarks(curves: Sequence[Curve], views: Sequence[tuple[Floats, Floats]], *, log: bool) -> list[str]:
+    not_finite: dict[str, int] = {}
+    left_out: dict[str, int] = {}
+    for curve, (_, y) in zip(curves, views, strict=True):
+        # A curve and its smoothed form have one name, and are counted once.
+        not_finite[curve.name] = max(not_finite.get(curve.name, 0), int(np.count_nonzero(~np.isfinite(y))))
+        left_out[curve.name] = max(left_out.get(curve.name, 0), int(np.count_nonzero(y <= 0)) if log else 0)
+    remarks = []
+    if bad := sum(not_finite.values()):
+        remarks.append(f"× {bad:,} not finite")
+    if none := sum(left_out.values()):
+        remarks.append(f"{none:,} {'value' if none == 1 else 'values'} ≤ 0 left out")
+    return remarks
+
+
+def _last_value(y: Floats, percent: bool) -> str:
+    if not y.size:
+        return ""
+    value = float(y[-1])
+    if not np.isfinite(value):
+        return "nan" if np.isnan(value) else "inf"
+    return f"{100 * value:.2f}%" if percent else f"{value:.4g}"

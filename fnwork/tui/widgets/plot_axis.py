@@ -1,0 +1,111 @@
+"""The scale of one axis of a plot: where a value lies on it, and its ticks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fnwork.tui.widgets.plot_canvas import Floats
+
+# Beyond this the difference of two values could overflow.
+_LARGEST = 1e300
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A linear or logarithmic scale from `low` to `high` (values, also on a logarithmic one)."""
+
+    low: float
+    high: float
+    log: bool = False
+
+    def share(self, values: Floats) -> Floats:
+        """Where values lie, 0 at `low` and 1 at `high`; nan where the axis has no place for a value."""
+        if not self.log:
+            finite = np.where(np.isfinite(values), np.clip(values, -_LARGEST, _LARGEST), np.nan)
+            return (finite - self.low) / (self.high - self.low)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            exponents = np.where((values > 0) & np.isfinite(values), np.log10(values), np.nan)
+        return (exponents - math.log10(self.low)) / (math.log10(self.high) - math.log10(self.low))
+
+    def ticks(self, most: int, label: Callable[[float, float], str]) -> list[tuple[float, str]]:
+        """At most about `most` ticks as (share, label); `label` gets the value and the step between ticks."""
+        if self.log:
+            values = _log_ticks(self.low, self.high, most)
+            return [(float(self.share(np.array([value]))[0]), label(value, value)) for value in values]
+        step = nice_step((self.high - self.low) / max(1, most))
+        first = math.ceil(self.low / step - 1e-9)
+        last = math.floor(self.high / step + 1e-9)
+        return [((n * step - self.low) / (self.high - self.low), label(n * step, step)) for n in range(first, last + 1)]
+
+
+def nice_step(least: float) -> float:
+    """The smallest of 1, 2, 5, 10, ... (times a power of ten) that is at least `least`."""
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(power * digit for digit in (1, 2, 5, 10, 20) if power * digit >= least * (1 - 1e-9))
+
+
+def fitting(values: Floats, *, log: bool, parts: int) -> Axis:
+    """An axis around all finite values (those above 0 on a logarithmic one).
+
+    Its ends are rounded to ticks, so that new values move them rarely.
+    """
+    finite = values[np.isfinite(values)]
+    if log:
+        finite = finite[finite > 0]
+    if not finite.size:
+        return Axis(0.1, 1.0, log=True) if log else Axis(0.0, 1.0)
+    low, high = (float(np.clip(end, -_LARGEST, _LARGEST)) for end in (finite.min(), finite.max()))
+    if log:
+        low, high = max(low, 1e-300), max(high, 1e-300)
+        low_digit, high_digit = _log_floor(low), _log_floor(high)
+        high_end = high if high <= high_digit * (1 + 1e-9) else _log_next(high_digit)
+        return Axis(low_digit, high_end if high_end > low_digit * 1.0001 else _log_next(high_end), log=True)
+    if high - low <= 1e-9 * max(abs(low), abs(high)):
+        margin = abs(high) / 10 or 1.0
+        low, high = low - margin, high + margin
+    step = nice_step((high - low) / max(2, parts))
+    return Axis(math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step)
+
+
+def number(value: float, step: float) -> str:
+    """A tick's value, with as many decimals as the step needs."""
+    size = max(abs(value), step)
+    if size >= 1e6 or (step < 1e-4 and size < 1e-1):
+        mantissa, exponent = f"{value:.1e}".split("e")
+        return f"{mantissa.removesuffix('.0')}e{int(exponent)}" if value else "0"
+    decimals = max(0, -math.floor(math.log10(step) + 1e-9))
+    return f"{value:,.{decimals}f}".removeprefix("-") if not round(value, decimals) else f"{value:,.{decimals}f}"
+
+
+def duration(value: float, step: float) -> str:
+    """A tick of a time axis; values in seconds."""
+    seconds = round(value)
+    if seconds < 3600:
+        return f"{seconds // 60}:{seconds % 60:02d}"
+    return f"{seconds // 3600}:{seconds % 3600 // 60:02d}:{seconds % 60:02d}"
+
+
+def _log_floor(value: float) -> float:
+    """The largest of 1, 2, 5 (times a power of ten) that is not above a value."""
+    power = 10.0 ** math.floor(math.log10(value) + 1e-12)
+    return next(power * digit for digit in (5, 2, 1) if power * digit <= value * (1 + 1e-9) or digit == 1)
+
+
+def _log_next(value: float) -> float:
+    """The next of 1, 2, 5 (times a power of ten)."""
+    return _log_floor(value * 2.5000001)
+
+
+def _log_ticks(low: float, high: float, most: int) -> list[float]:
+    """Powers of ten, or 1, 2, 5 times them where there is room."""
+    decades = range(math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9) + 1)
+    for digits in ((1, 2, 5), (1,)):
+        values = [digit * 10.0**power for power in decades for digit in digits]
+        values = [value for value in values if low * (1 - 1e-9) <= value <= high * (1 + 1e-9)]
+        if len(values) <= most:
+            return values
+    return values[:: math.ceil(len(values) / max(1, most))]
