@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
-from textual.app import App
+from textual import work
+from textual.app import App, SystemCommand
 from textual.reactive import reactive
 from textual.screen import Screen
 
+from engine.errors import InputError, RunError
 from fnwork.archive import Archive
+from fnwork.text import harmless
 from fnwork.tui import keys, theme
+from fnwork.tui.screens.dialogs import CANCEL, Ask, Choice, Help
 from fnwork.tui.screens.edit import EditScreen
 from fnwork.tui.screens.live import LiveScreen
 from fnwork.tui.screens.runs import RunsScreen
@@ -27,13 +32,19 @@ class FnworkApp(App[None]):
 
     TITLE = "fnwork"
     CSS_PATH = "app.tcss"
-    MODES: ClassVar[dict[str, str | Callable[[], Screen]]] = {"edit": EditScreen, "live": LiveScreen, "runs": RunsScreen}
+    MODES: ClassVar[dict[str, str | Callable[[], Screen]]] = {
+        "edit": EditScreen,
+        "live": LiveScreen,
+        "runs": RunsScreen,
+    }
     BINDINGS = keys.bindings("everywhere")
 
     run_folder: reactive[Path | None] = reactive(None)
     """The folder of the run that Live shows."""
     training_state: reactive[State] = reactive("idle")
     """What the training thread of this process does."""
+    run_line: reactive[tuple[str, str]] = reactive(("", ""))
+    """State and words for the bar on top: the run of this process."""
 
     def __init__(self, experiments: Path, attach: Path | None = None) -> None:
         super().__init__()
@@ -45,6 +56,9 @@ class FnworkApp(App[None]):
         self.training = Training()
         self.set_reactive(FnworkApp.run_folder, attach)
         self._first_place: keys.Place = "edit" if attach is None else "live"
+        self._follow = False
+        """Whether Live shall turn to the run that is being started, once its folder is there."""
+        self._quitting = False
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return theme.DEFAULT_VARIABLES
@@ -52,6 +66,24 @@ class FnworkApp(App[None]):
     def on_mount(self) -> None:
         self.switch_mode(self._first_place)
         self.set_interval(0.25, self.look_at_training)
+        if self._first_place == "edit" and not self.archive.specs.is_dir():
+            self.offer_starters()
+
+    @work
+    async def offer_starters(self) -> None:
+        """Offer to make the experiments folder with the starter specs in it."""
+        where = harmless(self.experiments.absolute())
+        choices = [Choice("make", "m", "Make it"), Choice("cancel", "n", "Not now")]
+        text = f"{where} has no specs yet. Make it, with the starter specs in it?"
+        if await self.push_screen_wait(Ask("No experiments here", text, choices)) != "make":
+            return
+        try:
+            self.archive.make()
+        except (OSError, InputError) as error:
+            self.notify(str(error), severity="error", markup=False)
+        self.edit_screen.look_at_folder()
+
+    # Training
 
     @property
     def current_run(self) -> Run | None:
@@ -60,13 +92,32 @@ class FnworkApp(App[None]):
 
     def look_at_training(self) -> None:
         """Take over what the training thread has come to; called on a timer."""
-        run = self.current_run
-        if run is not None and self.training_state == "idle":
-            self.run_folder = run.folder
-        self.training_state = self.training.state
+        run, state = self.training.run, self.training.state
+        if run is not None and self._follow:
+            self.run_folder, self._follow = run.folder, False
+        self._say_run(run, state)
+        if state == "idle" and self.training_state != "idle":
+            self._ended()
+        self.training_state = state
+
+    def _say_run(self, run: Run | None, state: State) -> None:
+        if run is None:
+            self.run_line = ("running", "starting") if state != "idle" else ("", "")
+            return
+        shown = "stopping" if state == "stopping" else run.state
+        self.run_line = (shown, f"{run.folder.name[16:]} {shown}")
+
+    def _ended(self) -> None:
+        error = self.training.error
+        if error is None:
+            return
+        explained = isinstance(error, InputError | RunError)
+        text = str(error) if explained else f"{type(error).__name__}: {error}"
+        title = "The run could not start" if self.training.run is None else "The run failed"
+        self.push_screen(Ask(title, harmless(text, keep_lines=True), [Choice("cancel", "o", "OK")]))
 
     def launch(self, spec: Spec, text: str, base_folder: Path) -> bool:
-        """Train a spec (and its text as written; relative paths start at `base_folder`); False if a run still goes on."""
+        """Train a spec (`text` is it as written, relative paths start at `base_folder`); False if a run goes on."""
 
         def make() -> Run:
             from fnwork.run import Run
@@ -88,9 +139,18 @@ class FnworkApp(App[None]):
     def _start(self, make: Callable[[], Run]) -> bool:
         if self.training.state != "idle":
             return False
+        self._follow = True
         self.training.start(make)
+        self.look_at_training()
         self.show_place("live")
         return True
+
+    # Places
+
+    @property
+    def edit_screen(self) -> EditScreen:
+        """Edit, which must have been shown at least once."""
+        return cast(EditScreen, self.get_screen_stack("edit")[0])
 
     def show_place(self, place: keys.Place) -> None:
         """Go to a place."""
@@ -98,7 +158,11 @@ class FnworkApp(App[None]):
 
     def open_spec_text(self, text: str, suggested_name: str) -> None:
         """Open a text as a new, unsaved spec in Edit."""
-        self.show_place("edit")
+        self.run_worker(self._open_spec_text(text, suggested_name))
+
+    async def _open_spec_text(self, text: str, suggested_name: str) -> None:
+        await self.switch_mode("edit")
+        self.edit_screen.open_text(text, suggested_name)
 
     def action_place_edit(self) -> None:
         self.show_place("edit")
@@ -108,3 +172,71 @@ class FnworkApp(App[None]):
 
     def action_place_runs(self) -> None:
         self.show_place("runs")
+
+    def action_next_place(self) -> None:
+        """Edit, Live, Runs in turn."""
+        at = keys.PLACES.index(cast(keys.Place, self.current_mode))
+        self.show_place(keys.PLACES[(at + 1) % len(keys.PLACES)])
+
+    # Help, commands, quit
+
+    def action_help(self) -> None:
+        """All keys of this place."""
+        self.push_screen(Help(cast(keys.Place, self.current_mode)))
+
+    def get_system_commands(self, screen: Screen) -> Iterable[SystemCommand]:
+        place = cast(keys.Place, self.current_mode)
+        for owner, actions in ((screen, keys.of_place(place)), (self, keys.of_place("everywhere"))):
+            for action in actions:
+                if action.id != "command_palette" and owner.check_action(action.id, ()):
+                    run = getattr(owner, f"action_{action.id}")
+                    yield SystemCommand(action.label, f"{action.tooltip} ({action.keys.split(',')[0]})", run)
+        yield SystemCommand("Theme", "Choose the colours", self.action_change_theme)
+        yield SystemCommand("Screenshot", "Save a picture of the screen (SVG)", self.deliver_screenshot)
+
+    @work
+    async def action_quit(self) -> None:
+        """Leave; asks about unsaved specs and a run that goes on, and waits until that has ended."""
+        if self._quitting:
+            await self._leave_at_once()
+            return
+        self._quitting = True
+        if await self._may_leave_specs() and await self._may_leave_run():
+            self.exit()
+        self._quitting = False
+
+    async def _may_leave_specs(self) -> bool:
+        modified = self.edit_screen.documents.modified if self.get_screen_stack("edit") else []
+        if not modified:
+            return True
+        names = "\n".join(f"  ● {harmless(document.path.name)}" for document in modified)
+        choices = [Choice("save", "s", "Save all"), Choice("discard", "d", "Discard all", destructive=True), CANCEL]
+        answer = await self.push_screen_wait(Ask("Unsaved changes", names, choices))
+        if answer == "save":
+            return all([self.edit_screen.save(document) for document in modified])
+        return answer == "discard"
+
+    async def _may_leave_run(self) -> bool:
+        if self.training.state == "idle":
+            return True
+        text = "Stopping saves its state first, so that it can be resumed later."
+        choices = [Choice("stop", "s", "Stop, save and quit"), Choice("cancel", "k", "Keep watching")]
+        if await self.push_screen_wait(Ask("A run is going on", text, choices)) != "stop":
+            return False
+        self.training.stop()
+        self.notify("Saving and stopping the run ...")
+        while self.training.state != "idle":
+            await asyncio.sleep(0.05)
+        return True
+
+    async def _leave_at_once(self) -> None:
+        if self.training.state != "stopping":
+            return
+        text = "What happened since its last checkpoint is lost; the run can be resumed from there."
+        choices = [Choice("leave", "l", "Leave at once", destructive=True), Choice("cancel", "w", "Wait for it")]
+        if await self.push_screen_wait(Ask("The run has not stopped yet", text, choices)) == "leave":
+            self.training.abandon()
+            self.exit()
+
+    def on_unmount(self) -> None:
+        self.training.finish()

@@ -1,6 +1,7 @@
 """The one table of actions: what drives key bindings, the footer, the key help and the command palette.
 
-An action `save` of the place `edit` is the method `action_save` of `EditScreen`; those of `everywhere` belong to the app.
+An action `save` of the place `edit` is the method `action_save` of `EditScreen`; those of
+`everywhere` belong to the app.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 
 Place = Literal["edit", "live", "runs"]
 PLACES: tuple[Place, ...] = ("edit", "live", "runs")
@@ -25,12 +26,12 @@ class Action:
     place: Place | Literal["everywhere"]
     footer: bool = True
     priority: bool = False
-    """Goes before what the focused widget does with the key (so that it works inside text)."""
+    """Goes before what the focused widget does with the key; never for a key that writes a character."""
 
-    @property
-    def binding(self) -> Binding:
+    def binding(self, key: str) -> Binding:
+        """The binding of one of the keys."""
         return Binding(
-            self.keys,
+            key,
             self.id,
             self.label,
             show=self.footer,
@@ -44,12 +45,21 @@ ACTIONS: tuple[Action, ...] = (
     Action("place_edit", "f2,1", "Edit", "Go to the specs and their text", "everywhere", footer=False),
     Action("place_live", "f3,2", "Live", "Go to the run that is being watched", "everywhere", footer=False),
     Action("place_runs", "f4,3", "Runs", "Go to the table of all runs", "everywhere", footer=False),
-    Action("next_place", "ctrl+t", "Next place", "Edit, Live, Runs in turn; works inside text", "everywhere", footer=False),
+    Action("next_place", "ctrl+t", "Next place", "Edit, Live, Runs in turn", "everywhere", footer=False),
     Action("help", "f1,question_mark", "Help", "All keys of this place", "everywhere"),
+    Action("command_palette", "ctrl+p", "Commands", "Find any command by its name", "everywhere", footer=False),
     Action("quit", "ctrl+q", "Quit", "Leave; asks when something would be lost", "everywhere", priority=True),
     # Edit
-    Action("launch", "f5,ctrl+r", "Train", "Train this spec and watch it", "edit", priority=True),
-    Action("save", "ctrl+s", "Save", "Write the text to its file", "edit", priority=True),
+    Action("launch", "f5,ctrl+r,l", "Train", "Train this spec and watch it", "edit"),
+    Action("save", "ctrl+s", "Save", "Write the text to its file", "edit"),
+    Action("save_as", "f12,a", "Save as", "Write the text to a file of another name", "edit", footer=False),
+    Action("new", "ctrl+n,n", "New", "Begin a new spec from a short template", "edit"),
+    Action("duplicate", "d", "Duplicate", "Begin a new spec from a copy of this one", "edit", footer=False),
+    Action("next_problem", "f8", "Next error", "Go to the next error in the text", "edit"),
+    Action("edit_text", "e", "Edit text", "Go from the list to the text (Enter does so too)", "edit", footer=False),
+    Action("to_list", "escape", "List", "Go from the text to the list", "edit", footer=False),
+    Action("revert", "u", "Revert", "Give up the unsaved changes of this spec; asks first", "edit", footer=False),
+    Action("remove", "delete", "Delete", "Delete this spec's file; asks first", "edit", footer=False),
     # Live
     Action("pause", "space,p", "Pause/continue", "Pause the run, or let it continue", "live"),
     Action("stop", "s", "Stop", "Save and stop the run", "live"),
@@ -67,6 +77,16 @@ ACTIONS: tuple[Action, ...] = (
 )
 
 
-def bindings(place: Place | Literal["everywhere"]) -> list[Binding]:
-    """The key bindings of one place (or of the app), in the order of the table."""
-    return [action.binding for action in ACTIONS if action.place == place]
+def of_place(place: Place | Literal["everywhere"]) -> list[Action]:
+    """The actions of one place (or those that work everywhere), in the order of the table."""
+    return [action for action in ACTIONS if action.place == place]
+
+
+def bindings(place: Place | Literal["everywhere"]) -> list[BindingType]:
+    """The key bindings of one place (or of the app)."""
+    return [action.binding(action.keys) for action in of_place(place)]
+
+
+def each_key(action: Action) -> list[Binding]:
+    """One binding for each key of an action, to be shown."""
+    return [action.binding(key) for key in action.keys.split(",")]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from textual.color import Color
 from textual.theme import Theme
 
 if TYPE_CHECKING:
@@ -134,4 +135,7 @@ DEFAULT_VARIABLES: dict[str, str] = {name: _DARK_VARIABLES[name] for name in (*C
 
 def colour(app: App[object], name: str) -> str:
     """The colour of a category, or of a variable of the theme, as Rich understands it ("#rrggbb")."""
-    return app.theme_variables[name].split()[0]
+    value = Color.parse(app.theme_variables[name])
+    if value.ansi is not None:
+        return value.rich_color.name
+    return (Color.parse(app.theme_variables["background"]) + value).hex6

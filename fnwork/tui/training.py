@@ -36,7 +36,7 @@ class Training:
         if self.state != "idle":
             raise RuntimeError("a run is still going on")
         self.run, self.error, self._stopping = None, None, False
-        self._thread = threading.Thread(target=self._work, args=(make,), name="training")
+        self._thread = threading.Thread(target=self._work, args=(make,), name="training", daemon=True)
         self._thread.start()
 
     def _work(self, make: Callable[[], Run]) -> None:
@@ -53,3 +53,13 @@ class Training:
         self._stopping = True
         if self.run is not None:
             self.run.stop()
+
+    def finish(self) -> None:
+        """Stop the run and wait until its thread has ended (whatever way the app goes down)."""
+        if self._thread is not None and self._thread.is_alive():
+            self.stop()
+            self._thread.join()
+
+    def abandon(self) -> None:
+        """Wait for the thread no longer; it ends with the process, and the run counts as interrupted."""
+        self._thread = None

@@ -1,0 +1,127 @@
+"""The text of a spec: TOML colours, and its errors marked at their lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+from textual.document._document import Document as TextDocument
+from textual.geometry import Offset
+from textual.strip import Strip
+from textual.widgets import TextArea
+from textual.widgets.text_area import TextAreaTheme
+
+from fnwork.text import harmless
+from fnwork.tui.theme import colour
+
+if TYPE_CHECKING:
+    from fnwork.spec import Problem
+
+_HIGHLIGHTS = """
+(comment) @comment
+(string) @string
+(integer) @number
+(float) @number
+(boolean) @boolean
+(offset_date_time) @number
+(local_date_time) @number
+(local_date) @number
+(local_time) @number
+(pair (bare_key) @key)
+(pair (dotted_key) @key)
+(pair (quoted_key) @key)
+(table (bare_key) @table)
+(table (dotted_key) @table)
+(table (quoted_key) @table)
+(table_array_element (bare_key) @table)
+(table_array_element (dotted_key) @table)
+(table_array_element (quoted_key) @table)
+["=" "." "," "[" "]" "[[" "]]" "{" "}"] @punctuation
+"""
+
+
+def as_shown(text: str) -> str:
+    """The text as the editor gives it back unchanged (line ends of one kind)."""
+    return TextDocument(text).text
+
+
+class SpecEditor(TextArea):
+    """A text area for TOML; `problems` are marked in the gutter and underlined."""
+
+    def __init__(self, id: str | None = None) -> None:
+        super().__init__("", id=id, soft_wrap=True, show_line_numbers=True, tab_behavior="focus", compact=True)
+        self.update_highlight_query("toml", _HIGHLIGHTS)
+        self.language = "toml"
+        self.problems: Sequence[Problem] = ()
+
+    def on_mount(self) -> None:
+        self._take_colours()
+        self.app.theme_changed_signal.subscribe(self, lambda _: self._take_colours())
+
+    def _take_colours(self) -> None:
+        style = {name: Style(color=colour(self.app, variable)) for name, variable in _COLOURS.items()}
+        style["comment"] += Style(italic=True)
+        style["table"] += Style(bold=True)
+        self.register_theme(TextAreaTheme(name="spec", syntax_styles=style))
+        self.theme = "spec"
+        self._set_theme("spec")
+        self.notify_style_update()
+
+    def show_problems(self, problems: Sequence[Problem]) -> None:
+        """Mark these and no others."""
+        self.problems = problems
+        self.notify_style_update()
+        self.refresh()
+
+    def go_to(self, line: int, column: int) -> None:
+        """Put the cursor at a 1-based line and column, or at the nearest place that there is."""
+        row = min(max(line - 1, 0), self.document.line_count - 1)
+        self.move_cursor((row, min(max(column - 1, 0), len(self.document.get_line(row)))), center=True)
+        self.focus()
+
+    def get_line(self, line_index: int) -> Text:
+        raw = self.document.get_line(line_index)
+        line = Text("\t".join(harmless(part) for part in raw.split("\t")), end="", no_wrap=True)
+        mark = Style(color=colour(self.app, "error"), underline=True)
+        for problem in self.problems:
+            if problem.line == line_index + 1:
+                start = min(max(problem.column - 1, 0), max(len(raw) - 1, 0))
+                line.stylize(mark, start, start + _word_length(raw[start:]))
+        return line
+
+    def render_line(self, y: int) -> Strip:
+        strip = super().render_line(y)
+        row = self.scroll_offset.y + y
+        if row >= self.wrapped_document.height:
+            return strip
+        line, column = self.wrapped_document.offset_to_location(Offset(0, row))
+        if column or not any(problem.line == line + 1 for problem in self.problems):
+            return strip
+        width = self.gutter_width
+        gutter = strip.crop(0, width)
+        style = next((segment.style for segment in gutter if segment.style), Style())
+        number = gutter.text[: width - 2]
+        marked = Segment(f"{number}✗ ", style + Style(color=colour(self.app, "error"), bold=True))
+        return Strip.join([Strip([marked], width), strip.crop(width)])
+
+
+_COLOURS = {
+    "comment": "foreground-muted",
+    "string": "success",
+    "number": "activations",
+    "boolean": "gradients",
+    "key": "primary",
+    "table": "accent",
+    "punctuation": "foreground-muted",
+}
+
+
+def _word_length(text: str) -> int:
+    """How many characters belong to the key or value at the start of `text`; at least 1."""
+    for length, character in enumerate(text):
+        if length and character in " =,]}\t#":
+            return length
+    return max(len(text), 1)
