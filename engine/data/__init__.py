@@ -1,14 +1,16 @@
 """Data sets: reading, splitting, preprocessing fitted on the train part, and batches from a background thread."""
 
+from engine.data.csv_file import Table
+from engine.data.csv_file import read as read_table
 from engine.data.dataset import DataInfo, DataSet, DataSettings, Part
+from engine.data.idx import read as read_idx
 from engine.data.loader import Batch, Loader, Slot
-from engine.data.preprocessing import Column, Preprocessing
+from engine.data.preprocessing import Preprocessing
 from engine.data.registry import DATASETS, info, load
 
 __all__ = [
     "DATASETS",
     "Batch",
-    "Column",
     "DataInfo",
     "DataSet",
     "DataSettings",
@@ -16,6 +18,9 @@ __all__ = [
     "Part",
     "Preprocessing",
     "Slot",
+    "Table",
     "info",
     "load",
+    "read_idx",
+    "read_table",
 ]

@@ -1,5 +1,6 @@
 """Augmentation of train images: random crops of the padded image, and mirror images."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ from engine.errors import InputError
 
 @dataclass(frozen=True)
 class Augmentation:
-    """`padding`: pixels added on every side before a random crop to the old size, 0 = no crop. `flip`: mirror images."""
+    """`padding`: pixels added on every side before a random crop to the old size, or 0. `flip`: mirror images."""
 
     padding: int = 0
     flip: bool = False
@@ -25,7 +26,7 @@ def parse(names: Sequence[str]) -> Augmentation:
     padding, flip = 0, False
     for name in names:
         kind, _, number = name.partition(":")
-        if kind == "crop" and number.isascii() and number.isdigit() and int(number) > 0:
+        if kind == "crop" and re.fullmatch("[1-9][0-9]{0,3}", number):
             padding = int(number)
         elif name == "flip":
             flip = True

@@ -1,10 +1,13 @@
 """IDX files, the format of MNIST and its relatives: a header of big-endian sizes, then unsigned bytes."""
 
+import contextlib
 import gzip
 import math
 import struct
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
@@ -19,7 +22,7 @@ _MOST_COMPRESSION = 1040
 
 def read(path: Path, dimensions: int) -> np.ndarray:
     """Read an IDX file, plain or gzip, as uint8 with `dimensions` axes; InputError says what is wrong with it."""
-    with _Opened(path) as file:
+    with _opened(path) as file:
         shape = _header(path, file, dimensions)
         size = math.prod(shape)
         packed = path.stat().st_size
@@ -36,36 +39,27 @@ def read(path: Path, dimensions: int) -> np.ndarray:
 
 def read_shape(path: Path, dimensions: int) -> tuple[int, ...]:
     """The sizes in an IDX file's header, without reading its data; InputError as for `read`."""
-    with _Opened(path) as file:
+    with _opened(path) as file:
         return _header(path, file, dimensions)
 
 
-class _Opened:
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
     """The file, unpacked if it is gzip whatever its name says; every reading error becomes an InputError."""
-
-    def __init__(self, path: Path):
-        self.path = path
-
-    def __enter__(self):
-        try:
-            self.raw = self.path.open("rb")
-        except OSError as error:
-            raise InputError(f"{self.path}: cannot be read: {error.strerror or error}") from None
-        magic = self.raw.read(2)
-        self.raw.seek(0)
-        return gzip.GzipFile(fileobj=self.raw) if magic == _GZIP_MAGIC else self.raw
-
-    def __exit__(self, kind, error, traceback):
-        self.raw.close()
-        if isinstance(error, EOFError):
-            raise InputError(f"{self.path}: truncated: the compressed data stops before its end") from None
-        if isinstance(error, (zlib.error, gzip.BadGzipFile)):
-            raise InputError(f"{self.path}: damaged gzip data: {error}") from None
-        if isinstance(error, OSError):
-            raise InputError(f"{self.path}: cannot be read: {error.strerror or error}") from None
+    try:
+        with path.open("rb") as raw:
+            is_packed = raw.read(2) == _GZIP_MAGIC
+            raw.seek(0)
+            yield gzip.GzipFile(fileobj=raw) if is_packed else raw
+    except EOFError:
+        raise InputError(f"{path}: truncated: the compressed data stops before its end") from None
+    except (zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{path}: damaged gzip data: {error}") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
-def _header(path: Path, file, dimensions: int) -> tuple[int, ...]:
+def _header(path: Path, file: BinaryIO, dimensions: int) -> tuple[int, ...]:
     head = file.read(4 + 4 * dimensions)
     if len(head) < 4:
         raise InputError(f"{path}: not an IDX file: it has only {len(head)} bytes")
@@ -83,7 +77,7 @@ def _header(path: Path, file, dimensions: int) -> tuple[int, ...]:
     return shape
 
 
-def _fill(file, target: memoryview) -> int:
+def _fill(file: BinaryIO, target: memoryview) -> int:
     filled = 0
     while filled < len(target):
         # Pieces, because a gzip reader takes memory for as much as it is asked for.

@@ -36,7 +36,7 @@ class Loader:
     """Iterates over a part, epoch by epoch, keeping up to `len(slots)` batches ready.
 
     Which samples a batch holds, and how they are augmented, depends on (seed, epoch) and their place in the epoch
-    alone: neither on the number of slots nor on timing. An epoch ends with a smaller batch where the samples do not divide.
+    alone: neither on the number of slots nor on timing. The last batch is smaller where the samples do not divide.
     """
 
     def __init__(

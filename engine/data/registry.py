@@ -1,76 +1,76 @@
 """The data sets this version reads, by the name that `data.dataset` gives."""
 
-import hashlib
+import difflib
+import functools
 from pathlib import Path
 
-import numpy as np
+from engine.data import augment, image_set, table_set
+from engine.data.dataset import DataInfo, DataSet, DataSettings
+from engine.errors import InputError
 
-from engine.data import idx, split
-from engine.data.dataset import DataInfo, DataSet, DataSettings, Part
-from engine.data.preprocessing import fit_images
-
-BUNDLED = Path(__file__).parent / "bundled"
-DEBIAN_FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
-FASHION_CLASSES = (
-    "T-shirt/top",
-    "Trouser",
-    "Pullover",
-    "Dress",
-    "Coat",
-    "Sandal",
-    "Shirt",
-    "Sneaker",
-    "Bag",
-    "Ankle boot",
-)
-CLASSES = {"fashion-mini": FASHION_CLASSES, "fashion-mnist": FASHION_CLASSES, "mnist": tuple("0123456789")}
-DATASETS = ("fashion-mini", "mnist", "fashion-mnist", "csv")
+DATASETS = (*image_set.CLASSES, "csv")
+_LATER = ("cifar10", "image-folder", "npz", "text")
 
 
 def load(settings: DataSettings, seed: int) -> DataSet:
     """Read a data set and take its validation part; InputError says what is wrong with the settings or the files."""
-    return _load_idx(settings, seed)
+    _check(settings)
+    return table_set.load(settings, seed) if settings.dataset == "csv" else image_set.load(settings, seed)
 
 
-def info(settings: DataSettings) -> DataInfo:
-    """Shapes and sizes of a data set."""
-    data = load(settings, 0)
-    return DataInfo(
-        data.name,
-        data.task,
-        data.input_shape,
-        data.outputs,
-        data.classes,
-        len(data.train),
-        len(data.validation),
-        len(data.test) if data.test else 0,
-        data.nbytes,
-    )
+def info(settings: DataSettings, seed: int = 0) -> DataInfo:
+    """Shapes and sizes of a data set, without its images; kept until one of its files changes.
+
+    The seed matters to tables alone: which columns vary depends on which rows are trained on.
+    """
+    _check(settings)
+    if settings.dataset == "csv":
+        return _table_info(settings, seed, _stamps((Path(settings.path),)))
+    return _image_info(settings, _stamps(image_set.files(settings)))
 
 
-def _load_idx(settings: DataSettings, seed: int) -> DataSet:
-    folder = BUNDLED
-    images = idx.read(folder / "train-images-idx3-ubyte.gz", 3)[..., None]
-    labels = idx.read(folder / "train-labels-idx1-ubyte.gz", 1).astype(np.int32)
-    test = Part(
-        idx.read(folder / "t10k-images-idx3-ubyte.gz", 3)[..., None],
-        idx.read(folder / "t10k-labels-idx1-ubyte.gz", 1).astype(np.int32),
-    )
-    classes = CLASSES["fashion-mini"]
-    fingerprint = hashlib.sha256(images.tobytes()).hexdigest()[:16]
-    if settings.validation == "test":
-        train, validation, test = Part(images, labels), test, None
+def _check(settings: DataSettings) -> None:
+    if settings.dataset not in DATASETS:
+        there = f"this one reads {', '.join(DATASETS)}"
+        if settings.dataset in _LATER:
+            raise InputError(f'data.dataset: "{settings.dataset}" comes with a later version; {there}')
+        near = difflib.get_close_matches(settings.dataset, DATASETS, 1)
+        hint = f' (is it "{near[0]}"?)' if near else ""
+        raise InputError(f'data.dataset: there is no "{settings.dataset}"{hint}; {there}')
+    if settings.task not in ("classification", "regression"):
+        raise InputError(f'data.task: expected "classification" or "regression", got "{settings.task}"')
+    if settings.dataset == "csv":
+        if settings.augment:
+            raise InputError("data.augment works on images; a CSV file is a table")
     else:
-        rows, held_out = split.split(labels, settings.validation, seed)
-        train, validation = Part(images[rows], labels[rows]), Part(images[held_out], labels[held_out])
-    return DataSet(
-        settings.dataset,
-        "classification",
-        train,
-        validation,
-        test,
-        images.shape[1:],
-        classes,
-        fit_images(train.inputs, classes),
-        fingerprint,
+        if settings.task != "classification":
+            raise InputError(f'data.task: "{settings.dataset}" has classes, so its task is "classification"')
+        augment.parse(settings.augment)
+
+
+def _stamps(files: tuple[Path, ...]) -> tuple[tuple[str, int, int], ...]:
+    """What changes when a file does; a file that is not there is left to its reader to complain about."""
+    found = ((file, file.stat()) for file in files if file.is_file())
+    return tuple((str(file), stat.st_mtime_ns, stat.st_size) for file, stat in found)
+
+
+@functools.lru_cache(maxsize=16)
+def _image_info(settings: DataSettings, stamps: tuple) -> DataInfo:
+    return image_set.info(settings)
+
+
+@functools.lru_cache(maxsize=16)
+def _table_info(settings: DataSettings, seed: int, stamps: tuple) -> DataInfo:
+    data = table_set.load(settings, seed)
+    return DataInfo(
+        name=data.name,
+        task=data.task,
+        input_shape=data.input_shape,
+        outputs=data.outputs,
+        classes=data.classes,
+        train_samples=len(data.train),
+        validation_samples=len(data.validation),
+        test_samples=0,
+        nbytes=data.nbytes,
+        notes=data.notes,
     )

@@ -1,0 +1,131 @@
+"""A CSV file as a data set: columns typed and scaled by the train rows, the target split off."""
+
+import dataclasses
+import difflib
+from pathlib import Path
+
+import numpy as np
+
+from engine.data import columns as table_columns
+from engine.data import csv_file
+from engine.data.columns import MISSING, MOST_CATEGORIES, Cells, Column, is_number
+from engine.data.csv_file import Table
+from engine.data.dataset import DataSet, DataSettings, Part
+from engine.data.preprocessing import Preprocessing
+from engine.data.split import split
+from engine.errors import InputError
+
+
+def load(settings: DataSettings, seed: int) -> DataSet:
+    """Read the CSV file at `settings.path`; InputError names the line or the column that is at fault."""
+    if not settings.path:
+        raise InputError('data.path: dataset "csv" needs the path of a CSV file')
+    if settings.validation == "test":
+        raise InputError('data.validation: a CSV file has no test part; give a fraction such as 0.1 instead of "test"')
+    table = csv_file.read(Path(settings.path))
+    _check_target_name(table, settings.target)
+    others = [table.cells(name) for name in table.columns if name != settings.target]
+    target = table.cells(settings.target)
+    decimal_comma = table_columns.has_decimal_commas([*others, target])
+    if settings.task == "classification":
+        classes, targets = _class_numbers(target)
+    else:
+        classes, targets = (), _target_values(target, decimal_comma)
+    train_rows, validation_rows = split(targets, settings.validation, seed)
+    fitted, notes = _fit(others, train_rows, decimal_comma)
+    preprocessing = Preprocessing(
+        task=settings.task,
+        input_shape=(sum(len(column.features) for column in fitted),),
+        classes=classes,
+        columns=fitted,
+        target=settings.target,
+        decimal_comma=decimal_comma,
+    )
+    if settings.task == "regression":
+        targets, preprocessing = _standardised(targets, train_rows, preprocessing)
+    inputs, more_notes = preprocessing.transform_table(table)
+    return DataSet(
+        name=settings.dataset,
+        task=settings.task,
+        train=Part(inputs[train_rows], targets[train_rows]),
+        validation=Part(inputs[validation_rows], targets[validation_rows]),
+        test=None,
+        input_shape=preprocessing.input_shape,
+        classes=classes,
+        preprocessing=preprocessing,
+        fingerprint=table.digest[:16],
+        notes=(*notes, *more_notes),
+    )
+
+
+def _check_target_name(table: Table, target: str) -> None:
+    if target in table.columns:
+        return
+    names = ", ".join(f'"{name}"' for name in table.columns)
+    if not target:
+        raise InputError(f"data.target: name the column to predict; {table.file} has {names}")
+    near = difflib.get_close_matches(target, table.columns, 1, cutoff=0.5)
+    hint = f'; the nearest is "{near[0]}"' if near else ""
+    raise InputError(f'data.target: {table.file} has no column "{target}"{hint}; its columns are {names}')
+
+
+def _class_numbers(target: Cells) -> tuple[tuple[str, ...], np.ndarray]:
+    """Sorted class names (as numbers, where all are) and the class number of every row, int32."""
+    if "" in target.texts:
+        raise target.error(target.texts.index(""), "the target is missing; fill it in, or remove the row")
+    names = set(target.texts)
+    numeric = all(is_number(name) for name in names)
+    classes = tuple(sorted(names, key=lambda name: (float(name) if numeric else 0.0, name)))
+    if not 2 <= len(classes) <= MOST_CATEGORIES:
+        hint = '; for numbers use data.task = "regression"' if numeric and len(classes) > 2 else ""
+        raise InputError(
+            f'{target.file}, column "{target.name}": expected 2 to {MOST_CATEGORIES} classes, '
+            f"got {len(classes):,}{hint}"
+        )
+    number_of = {name: number for number, name in enumerate(classes)}
+    return classes, np.array([number_of[text] for text in target.texts], np.int32)
+
+
+def _target_values(target: Cells, decimal_comma: bool) -> np.ndarray:
+    """Values of the target in its own units, float64 (rows, 1)."""
+    values = table_columns.numbers(target, decimal_comma)
+    missing = np.flatnonzero(np.isnan(values))
+    if len(missing):
+        raise target.error(int(missing[0]), "the target is missing; fill it in, or remove the row")
+    return values[:, None]
+
+
+def _standardised(
+    values: np.ndarray, train_rows: np.ndarray, preprocessing: Preprocessing
+) -> tuple[np.ndarray, Preprocessing]:
+    """Targets at mean 0 and standard deviation 1 over the train rows, float32, and how to undo it."""
+    mean, std = float(values[train_rows].mean()), float(values[train_rows].std())
+    if np.ptp(values[train_rows]) == 0 or std == 0:
+        raise InputError(f'data.target: column "{preprocessing.target}" has the same value in every train row')
+    with np.errstate(over="ignore"):
+        scaled = ((values - mean) / std).astype(np.float32)
+    if not np.isfinite(scaled).all():
+        raise InputError(f'data.target: column "{preprocessing.target}" has values too far apart to be scaled')
+    return scaled, dataclasses.replace(preprocessing, target_mean=mean, target_std=std)
+
+
+def _fit(
+    cells_of_columns: list[Cells], train_rows: np.ndarray, decimal_comma: bool
+) -> tuple[tuple[Column, ...], list[str]]:
+    """Columns that carry something, fitted on the train rows, and a note about each that was dropped."""
+    fitted, notes = [], []
+    for cells in cells_of_columns:
+        if all(text in MISSING for text in cells.texts):
+            column = None
+        elif table_columns.is_numeric(cells, decimal_comma):
+            column = table_columns.fit_number(cells.name, table_columns.numbers(cells, decimal_comma)[train_rows])
+        else:
+            table_columns.check_categories(cells)
+            column = table_columns.fit_category(cells.name, [cells.texts[row] for row in train_rows])
+        if column is None:
+            notes.append(f'column "{cells.name}": the same in every train row, so it is left out')
+        else:
+            fitted.append(column)
+    if not fitted:
+        raise InputError(f"{cells_of_columns[0].file}: no column besides the target tells the rows apart")
+    return tuple(fitted), notes
