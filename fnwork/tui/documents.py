@@ -125,7 +125,7 @@ class Documents:
         document.saved, document.stamp, document.changed_on_disk = document.text, _stamp(document.path), False
 
     def save_as(self, document: Document, path: Path) -> Document:
-        """Write the text to another file, which becomes a document of its own; the old one goes back to its file's text."""
+        """Write the text to another file, a document of its own; the old one goes back to its file's text."""
         copy = Document(path, None, document.text)
         self.save(copy)
         self._by_path[path] = copy

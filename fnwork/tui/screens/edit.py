@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.text import Text
 from textual import on, work
 from textual.containers import Container, Vertical, VerticalScroll
+from textual.events import Resize
 from textual.message import Message
 from textual.timer import Timer
 from textual.widget import Widget
@@ -38,6 +39,9 @@ TYPING_PAUSE = 0.15
 """Seconds without a key after which the text is judged."""
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9_-])?")
+_WIDE = 110
+"""Columns from which the figures have a column of their own."""
+
 _NEED_TEXT = ("launch", "save_as", "duplicate", "edit_text", "remove")
 _TEMPLATE = """\
 # Every key has a default but these two. F5 trains this spec.
@@ -60,7 +64,7 @@ class EditScreen(PlaceScreen):
     PLACE = "edit"
     CSS_PATH = "edit.tcss"
     BINDINGS = keys.bindings("edit")
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]]] = [(0, "-narrow"), (110, "-wide"), (150, "-widest")]
+    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]]] = [(0, "-narrow"), (_WIDE, "-wide"), (150, "-widest")]
 
     class Judged(Message):
         """What a text turned out to be; comes from the worker thread."""
@@ -95,6 +99,12 @@ class EditScreen(PlaceScreen):
         self.show_document(first or next(iter(self.documents), None))
         self.specs.focus()
         self.set_interval(1.0, self.look_at_folder)
+
+    def on_resize(self, event: Resize) -> None:
+        short = event.size.width < _WIDE
+        if short != self.specs.short:
+            self.specs.short = short
+            self.specs.show(self.documents, self.current)
 
     @property
     def editor(self) -> SpecEditor:
@@ -273,9 +283,7 @@ class EditScreen(PlaceScreen):
             return None
         if action in ("save", "revert") and (document is None or not document.modified):
             return None
-        if action == "next_problem" and not self._problems:
-            return False
-        return True
+        return action != "next_problem" or bool(self._problems)
 
     def action_edit_text(self) -> None:
         self.editor.focus()

@@ -17,6 +17,9 @@ from fnwork.tui.theme import colour
 class SpecList(OptionList):
     """One entry a spec: its name, a dot if it has unsaved changes, and under it the data set and the network."""
 
+    short = False
+    """Names alone, for small screens."""
+
     def show(self, documents: Iterable[Document], current: Document | None) -> None:
         """Show these, with `current` highlighted."""
         documents = list(documents)
@@ -41,7 +44,8 @@ class SpecList(OptionList):
         entry = Text(no_wrap=True, overflow="ellipsis")
         entry.append(f"{mark} ", style)
         entry.append(harmless(document.name))
-        entry.append(f"\n  {_summary(document)}", colour(self.app, "foreground-muted"))
+        if not self.short:
+            entry.append(f"\n  {_summary(document)}", "dim")
         return entry
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from rich.console import Group, JustifyMethod
 from rich.table import Table
 from rich.text import Text
 from textual.widgets import Static
@@ -26,13 +27,17 @@ def size(count: float) -> str:
     return f"{count:.0f} {_UNITS[unit]}" if unit == 0 or count >= 100 else f"{count:.1f} {_UNITS[unit]}"
 
 
+ROOMY = 28
+"""Columns from which the figures are set with air between them."""
+
+
 class SpecOutlook(Static):
-    """Shows an Outlook, or the sentence why there is none; `stale` dims the figures of a text that has changed since."""
+    """Shows an Outlook, or the sentence why there is none."""
 
     def __init__(self, id: str | None = None) -> None:
         super().__init__("", id=id, markup=False)
         self.outlook: Outlook | None = None
-        self.message = "Reading the spec ..."
+        self.message = ""
 
     def on_mount(self) -> None:
         self.app.theme_changed_signal.subscribe(self, lambda _: self._draw())
@@ -48,49 +53,56 @@ class SpecOutlook(Static):
     def _draw(self) -> None:
         if self.outlook is None:
             self.update(Text(self.message, colour(self.app, "foreground-muted")))
-            return
-        width = max(self.content_size.width, 1)
-        self.update(_figures(self.outlook, width, lambda name: colour(self.app, name)))
+        else:
+            width = max(self.content_size.width, 1)
+            self.update(_figures(self.outlook, width, lambda name: colour(self.app, name)))
 
 
-def _figures(outlook: Outlook, width: int, paint: Paint) -> Table:
-    muted = paint("foreground-muted")
-    table = Table.grid(expand=True)
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
+def _figures(outlook: Outlook, width: int, paint: Paint) -> Group:
+    gap: tuple[Text, ...] = (Text(),) if width >= ROOMY else ()
+    heading = _columns(("left", "right"), [(Text("Memory, peak"), Text(size(outlook.peak["total"]), "bold"))])
+    parts = (*gap, heading, _bar(outlook, width, paint), *gap, _categories(outlook, paint), *gap)
+    return Group(_plan(outlook, width, paint), *parts, _verdict(outlook, paint))
+
+
+def _plan(outlook: Outlook, width: int, paint: Paint) -> Table:
+    """How large the network is, and how long it will be trained."""
+    rows = [("Parameters", f"{outlook.parameters:,}")]
+    if width >= ROOMY:
+        rows += [
+            ("Input → output", f"{'×'.join(map(str, outlook.input_shape))} → {outlook.outputs}"),
+            ("Train samples", f"{outlook.train_samples:,}"),
+            ("Effective batch", f"{outlook.effective_batch:,}"),
+            ("Updates an epoch", f"{outlook.updates_per_epoch:,}"),
+        ]
+    rows.append(("Updates", f"{outlook.updates:,}"))
+    return _columns(("left", "right"), [(Text(name, paint("foreground-muted")), Text(value)) for name, value in rows])
+
+
+def _categories(outlook: Outlook, paint: Paint) -> Table:
     total = outlook.peak["total"]
-    shape = "×".join(str(side) for side in outlook.input_shape)
-    for name, value in (
-        ("Parameters", f"{outlook.parameters:,}"),
-        ("Input → output", f"{shape} → {outlook.outputs}"),
-        ("Train samples", f"{outlook.train_samples:,}"),
-        ("Updates", f"{outlook.updates_per_epoch:,} × epoch = {outlook.updates:,}"),
-    ):
-        table.add_row(Text(name, muted), Text(value))
-    table.add_row()
-    table.add_row(Text("Memory of one window"), Text(size(total), "bold"))
-    outer = Table.grid(expand=True)
-    outer.add_column(no_wrap=True)
-    outer.add_row(table)
-    outer.add_row(_bar(outlook, width, paint))
-    parts = Table.grid(expand=True)
-    parts.add_column(width=2)
-    parts.add_column(no_wrap=True)
-    parts.add_column(justify="right", no_wrap=True)
-    parts.add_column(justify="right", no_wrap=True, width=5)
+    rows = []
     for category in CATEGORIES:
         count = outlook.peak.get(category, 0)
         share = f"{100 * count / total:.0f}%" if total else ""
         letter = Text(CATEGORY_LETTERS[category], f"bold {paint(category)}")
-        parts.add_row(letter, Text(category), Text(size(count)), Text(share, muted))
-    outer.add_row(parts)
-    outer.add_row(_verdict(outlook, paint))
-    return outer
+        rows.append((letter, Text(f" {category}"), Text(size(count)), Text(share.rjust(4), paint("foreground-muted"))))
+    return _columns(("left", "left", "right", "right"), rows)
+
+
+def _columns(justify: tuple[JustifyMethod, ...], rows: Iterable[tuple[Text, ...]]) -> Table:
+    table = Table.grid(expand=True)
+    for number, method in enumerate(justify):
+        widest = number == len(justify) - 2
+        table.add_column(justify=method, no_wrap=True, ratio=1 if widest else None)
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def _bar(outlook: Outlook, width: int, paint: Paint) -> Text:
-    """The categories side by side, each as long as its share of the peak (or of the budget, if that is larger)."""
-    whole = max(outlook.peak["total"], outlook.budget, 1)
+    """The categories side by side, each as long as its share of the peak, with its letter in the middle."""
+    whole = max(outlook.peak["total"], 1)
     bar = Text(no_wrap=True)
     end = filled = 0
     for category in CATEGORIES:
@@ -98,14 +110,13 @@ def _bar(outlook: Outlook, width: int, paint: Paint) -> Text:
         cells = round(end / whole * width) - filled
         filled += cells
         bar.append(CATEGORY_LETTERS[category].center(cells)[:cells], f"{paint('background')} on {paint(category)}")
-    bar.append("░" * (width - filled), paint("line"))
     return bar
 
 
 def _verdict(outlook: Outlook, paint: Paint) -> Text:
-    if not outlook.budget:
-        return Text("\nNo budget set: all that the device has", paint("foreground-muted"))
-    total = outlook.peak["total"]
-    if total > outlook.budget:
-        return Text(f"\n✗ {size(total - outlook.budget)} over the budget of {size(outlook.budget)}", paint("error"))
-    return Text(f"\n✓ {100 * total / outlook.budget:.0f}% of the budget of {size(outlook.budget)}", paint("success"))
+    total, budget = outlook.peak["total"], outlook.budget
+    if not budget:
+        return Text("No budget: what the device has", paint("foreground-muted"))
+    if total > budget:
+        return Text(f"✗ {size(total - budget)} above the budget of {size(budget)}", paint("error"))
+    return Text(f"✓ {100 * total / budget:.0f}% of {size(budget)} budget", paint("success"))

@@ -10,7 +10,7 @@ from textual.containers import Horizontal
 from textual.widgets import Static
 
 from fnwork.text import harmless
-from fnwork.tui.keys import PLACES, Place
+from fnwork.tui.keys import PLACES, Place, of_place
 from fnwork.tui.theme import STATE_MARKS, colour
 
 if TYPE_CHECKING:
@@ -20,9 +20,14 @@ if TYPE_CHECKING:
 class PlaceTab(Static):
     """The name of a place with its key; a click goes there."""
 
-    def __init__(self, number: int, place: Place, current: bool) -> None:
-        super().__init__(f"{number} {place.title()}", markup=False, classes="-current" if current else "")
+    def __init__(self, place: Place, current: bool) -> None:
+        super().__init__("", classes="-current" if current else "")
         self.place: Place = place
+
+    def on_mount(self) -> None:
+        action = next(action for action in of_place("everywhere") if action.id == f"place_{self.place}")
+        self.update(f"{action.keys.split(',')[0].upper()} {action.label}")
+        self.tooltip = action.tooltip
 
     def on_click(self) -> None:
         cast("FnworkApp", self.app).show_place(self.place)
@@ -37,8 +42,8 @@ class TopBar(Horizontal):
 
     def compose(self) -> ComposeResult:
         yield Static("fnwork", classes="title")
-        for number, place in enumerate(PLACES, start=1):
-            yield PlaceTab(number, place, place == self.place)
+        for place in PLACES:
+            yield PlaceTab(place, place == self.place)
         yield Static("", classes="run", markup=False)
 
     def on_mount(self) -> None:
