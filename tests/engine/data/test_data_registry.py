@@ -1,0 +1,28 @@
+"""Settings that name no data set this version reads, or ask of one what it cannot give."""
+
+import pytest
+
+from engine.data import DataSettings, info, load
+from engine.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (DataSettings("cifar10"), "comes with a later version; this one reads fashion-mini"),
+        (DataSettings("fashon-mini"), 'is it "fashion-mini"'),
+        (DataSettings("fashion-mini", task="regression"), "data.task"),
+        (DataSettings("fashion-mini", task="clustering"), 'expected "classification" or "regression"'),
+        (DataSettings("fashion-mini", augment=("rotate:3",)), 'got "rotate:3"'),
+        (DataSettings("fashion-mini", augment=("crop:0",)), 'got "crop:0"'),
+        (DataSettings("csv", path="x.csv", target="y", augment=("flip",)), "works on images"),
+        (DataSettings("csv", target="y"), "needs the path"),
+        (DataSettings("csv", path="x.csv", target="y", validation="test"), "no test part"),
+    ],
+)
+def test_refuses_settings_with_the_key_at_fault(settings, said):
+    for read in (info, lambda settings: load(settings, 0)):
+        with pytest.raises(InputError) as error:
+            read(settings)
+        assert said in str(error.value)
+        assert "data." in str(error.value)
