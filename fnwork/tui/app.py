@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import work
 from textual.app import App, SystemCommand
+from textual.binding import Binding
 from textual.reactive import reactive
 from textual.screen import Screen
 
@@ -18,13 +20,23 @@ from fnwork.text import harmless
 from fnwork.tui import keys, theme
 from fnwork.tui.screens.dialogs import CANCEL, Ask, Choice, Help
 from fnwork.tui.screens.edit import EditScreen
-from fnwork.tui.screens.live import LiveScreen
-from fnwork.tui.screens.runs import RunsScreen
 from fnwork.tui.training import State, Training
 
 if TYPE_CHECKING:
     from fnwork.run import Run
     from fnwork.spec import Spec
+
+
+def _live() -> Screen:
+    from fnwork.tui.screens.live import LiveScreen  # with its plots, not needed for the first screen
+
+    return LiveScreen()
+
+
+def _runs() -> Screen:
+    from fnwork.tui.screens.runs import RunsScreen
+
+    return RunsScreen()
 
 
 class FnworkApp(App[None]):
@@ -34,8 +46,8 @@ class FnworkApp(App[None]):
     CSS_PATH = "app.tcss"
     MODES: ClassVar[dict[str, str | Callable[[], Screen]]] = {
         "edit": EditScreen,
-        "live": LiveScreen,
-        "runs": RunsScreen,
+        "live": _live,
+        "runs": _runs,
     }
     BINDINGS = keys.bindings("everywhere")
 
@@ -62,6 +74,10 @@ class FnworkApp(App[None]):
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return theme.DEFAULT_VARIABLES
+
+    def get_key_display(self, binding: Binding) -> str:
+        shown = super().get_key_display(binding)
+        return shown.upper() if re.fullmatch(r"f\d+", shown) else shown
 
     def on_mount(self) -> None:
         self.switch_mode(self._first_place)
@@ -209,9 +225,9 @@ class FnworkApp(App[None]):
         modified = self.edit_screen.documents.modified if self.get_screen_stack("edit") else []
         if not modified:
             return True
-        names = "\n".join(f"  ● {harmless(document.path.name)}" for document in modified)
+        names = "\n".join(f"● {harmless(document.path.name)}" for document in modified)
         choices = [Choice("save", "s", "Save all"), Choice("discard", "d", "Discard all", destructive=True), CANCEL]
-        answer = await self.push_screen_wait(Ask("Unsaved changes", names, choices))
+        answer = await self.push_screen_wait(Ask("Save before leaving?", f"Not written yet:\n\n{names}", choices))
         if answer == "save":
             return all([self.edit_screen.save(document) for document in modified])
         return answer == "discard"

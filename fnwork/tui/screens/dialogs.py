@@ -134,17 +134,18 @@ class Help(ModalScreen[None]):
         with VerticalScroll(classes="dialog help") as dialog:
             dialog.border_title = "Keys"
             dialog.border_subtitle = "Esc to close"
-            for title, place in ((self.place.title(), self.place), ("Everywhere", "everywhere")):
-                yield Static(title, classes="help-title")
-                yield Static(self._table([action for action in keys.ACTIONS if action.place == place]))
+            yield Static(self.place.title(), classes="help-title")
+            yield Static(self._table(keys.of_place(self.place)))
+            yield Static("Everywhere", classes="help-title -later")
+            yield Static(self._table(keys.of_place("everywhere")))
 
     def on_mount(self) -> None:
         self.query_one(VerticalScroll).focus()
 
     def _table(self, actions: Sequence[keys.Action]) -> Table:
         table = Table.grid(padding=(0, 2))
-        table.add_column(width=16, no_wrap=True, style=colour(self.app, "footer-key-foreground"))
-        table.add_column(width=16)
+        table.add_column(width=14, no_wrap=True, style=colour(self.app, "footer-key-foreground"))
+        table.add_column(width=13, no_wrap=True)
         table.add_column(style=colour(self.app, "foreground-muted"))
         for action in actions:
             shown = "  ".join(self.app.get_key_display(binding) for binding in keys.each_key(action))

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.table import Table
 from rich.text import Text
 from textual import on, work
 from textual.containers import Container, Vertical, VerticalScroll
@@ -251,10 +252,11 @@ class EditScreen(PlaceScreen):
         listed.border_title = f"{len(problems)} error{'s' if len(problems) != 1 else ''}"
         self.refresh_bindings()
 
-    def _problem_line(self, problem: Problem) -> Text:
-        line = Text()
-        line.append(f"{problem.line}:{problem.column}".rjust(6) + "  ", colour(self.app, "error"))
-        line.append(harmless(problem.message))
+    def _problem_line(self, problem: Problem) -> Table:
+        line = Table.grid(padding=(0, 2, 0, 0))
+        line.add_column(justify="right", min_width=5, no_wrap=True, style=colour(self.app, "error"))
+        line.add_column()
+        line.add_row(f"{problem.line}:{problem.column}", Text(harmless(problem.message)))
         return line
 
     @on(OptionList.OptionSelected, "#problems")

@@ -10,7 +10,7 @@ from textual.containers import Horizontal
 from textual.widgets import Static
 
 from fnwork.text import harmless
-from fnwork.tui.keys import PLACES, Place, of_place
+from fnwork.tui.keys import PLACES, Place, each_key, of_place
 from fnwork.tui.theme import STATE_MARKS, colour
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class PlaceTab(Static):
 
     def on_mount(self) -> None:
         action = next(action for action in of_place("everywhere") if action.id == f"place_{self.place}")
-        self.update(f"{action.keys.split(',')[0].upper()} {action.label}")
+        self.update(f"{self.app.get_key_display(each_key(action)[0])} {action.label}")
         self.tooltip = action.tooltip
 
     def on_click(self) -> None:
