@@ -126,7 +126,7 @@ class TrainSpec(Section):
     schedule: Literal["constant", "linear", "cosine", "step"] = _text(
         "constant", 'one of "constant", "linear", "cosine", "step"'
     )
-    warmup_epochs: int = _whole(0, 0, 1_000_000)
+    warmup_epochs: float = _number(0.0, 0.0, 1_000_000.0)
     warmup_from: float = _number(0.0, 0.0, 1000.0)
     min_lr: float = _number(0.0, 0.0, 1000.0)
     clip_norm: float = _number(0.0, 0.0, 1e9)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import datetime
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from engine.errors import InputError
+from fnwork import text
+from fnwork.text import harmless
 
 LONGEST_SHOWN = 60
 SYNONYMS = {  # words of other tools for ours; no spelling is near enough to find them
@@ -54,16 +55,11 @@ class SpecError(InputError):
     def __init__(self, file: str, problems: Iterable[Problem]) -> None:
         self.file = file
         self.problems = tuple(sorted(set(problems)))
-        super().__init__("\n".join(f"{shown_text(file)}:{p}" if p.line else str(p) for p in self.problems))
+        super().__init__("\n".join(f"{harmless(file)}:{p}" if p.line else str(p) for p in self.problems))
 
 
-def shown_text(text: str) -> str:
-    """`text` on one line and harmless on a terminal: what is not printable is written as an escape."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 3] + "..."
+def _shortened(words: str) -> str:
+    return words if len(words) <= LONGEST_SHOWN else words[: LONGEST_SHOWN - 3] + "..."
 
 
 def shown(value: Any) -> str:
@@ -71,7 +67,7 @@ def shown(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return f'"{shown_text(_shortened(value))}"'
+        return f'"{harmless(_shortened(value))}"'
     if isinstance(value, int | float):
         return _shortened(repr(value))
     if isinstance(value, list | tuple):
@@ -80,19 +76,17 @@ def shown(value: Any) -> str:
         return "a table"
     if isinstance(value, datetime.date | datetime.time):
         return "a date or time"
-    return shown_text(_shortened(str(value)))
+    return harmless(_shortened(str(value)))
 
 
 def nearest_name(word: Any, right: Iterable[str]) -> str | None:
     """The right name closest to `word`, None where none is close."""
     if not isinstance(word, str) or not word or len(word) > LONGEST_SHOWN:
         return None
-    if SYNONYMS.get(word.lower()) in (right := list(right)):
+    right = list(right)
+    if SYNONYMS.get(word.lower()) in right:
         return SYNONYMS[word.lower()]
-    by_lower_case = {name.lower(): name for name in right}
-    found = difflib.get_close_matches(word.lower().replace("_", "-"), by_lower_case, n=1, cutoff=0.55)
-    found = found or difflib.get_close_matches(word.lower().replace("-", "_"), by_lower_case, n=1, cutoff=0.55)
-    return by_lower_case[found[0]] if found else None
+    return text.nearest(word.replace("_", "-"), right) or text.nearest(word.replace("-", "_"), right)
 
 
 def nearest(word: Any, right: Iterable[str]) -> str:
@@ -103,7 +97,7 @@ def nearest(word: Any, right: Iterable[str]) -> str:
 
 def dotted(path: KeyPath) -> str:
     """`("model", "layers", 0, "out")` as `model.layers.0.out`, harmless on a terminal."""
-    return shown_text(".".join(str(part) for part in path))[:120]
+    return harmless(".".join(str(part) for part in path))[:120]
 
 
 def one_of(names: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +13,8 @@ from typing import Any
 
 from fnwork.spec_errors import Finding, KeyPath, nearest, one_of, shown
 
-LARGEST_ARGUMENT = 1_000_000  # no width, size or stride of a network that fits one machine comes near
+LARGEST_ARGUMENT = 100_000  # no width, size or stride of a network that fits one machine comes near
+MOST_LAYERS = 1000
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,10 @@ def check_layers(layers: list[Any]) -> Iterator[Finding]:
 
     if not layers:
         yield ("model", "layers"), False, "expected at least one layer table, got an empty array"
+    if len(layers) > MOST_LAYERS:
+        yield ("model", "layers"), True, f"expected at most {MOST_LAYERS:,} layers, got {len(layers):,}"
+        return
+    names = set()
     for index, layer in enumerate(layers):
         place: KeyPath = ("model", "layers", index)
         if not isinstance(layer, dict):
@@ -84,7 +90,13 @@ def check_layers(layers: list[Any]) -> Iterator[Finding]:
             message = f"expected {one_of(sorted(LAYERS))}, got {shown(kind)}{nearest(kind, LAYERS)}"
             yield (*place, "type"), False, message
             continue
-        given = {key: value for key, value in layer.items() if key != "type"}
+        given = {key: value for key, value in layer.items() if key not in ("type", "name")}
+        name = layer.get("name", f"layer{index}")
+        if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
+            yield (*place, "name"), False, f"expected a name of letters, digits, _ and -, got {shown(name)}"
+        elif name in names:
+            yield (*place, "name"), False, f"the name {shown(name)} is given to an earlier layer already"
+        names.add(str(name))
         faults = list(_check_arguments(given, arguments_of(LAYERS[kind]), place, f"a {kind} layer"))
         yield from faults
         if not faults:
@@ -102,7 +114,13 @@ def check_preset(preset: str, options: Mapping[str, Any]) -> Iterator[Finding]:
         message = f"expected {one_of(sorted(PRESETS))}, got {shown(preset)}{nearest(preset, PRESETS)}"
         yield ("model", "preset"), False, message
         return
-    yield from _check_arguments(options, arguments_of(PRESETS[preset]), ("model", "options"), f"the preset {preset}")
+    place: KeyPath = ("model", "options")
+    faults = list(_check_arguments(options, arguments_of(PRESETS[preset]), place, f"the preset {preset}"))
+    yield from faults
+    if not faults:
+        for _, _, message in check_layers(PRESETS[preset](**options)):
+            yield place, False, f"they make a network that cannot be: {message}"
+            break
 
 
 def _check_arguments(

@@ -102,7 +102,7 @@ def _training(values: Values) -> Iterator[Finding]:
             yield ("data", "augment", index), False, f"{kind} is given twice; keep one of them"
     epochs, warmup, lr = values["train.epochs"], values["train.warmup_epochs"], values["train.lr"]
     if epochs is not None and warmup is not None and warmup > epochs:
-        yield ("train", "warmup_epochs"), False, f"expected at most train.epochs = {epochs}, got {warmup}"
+        yield ("train", "warmup_epochs"), False, f"expected at most train.epochs = {epochs}, got {warmup:g}"
     for key, why in (("warmup_from", "the warm-up rises to it"), ("min_lr", "the schedule falls from it")):
         value = values[f"train.{key}"]
         if value is not None and lr is not None and value > lr:

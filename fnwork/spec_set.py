@@ -9,7 +9,8 @@ from typing import Any
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from fnwork.spec_errors import KeyPath, Problem, shown, shown_text
+from fnwork.spec_errors import KeyPath, Problem, shown
+from fnwork.text import harmless
 
 
 def apply(text: str, settings: Sequence[str]) -> tuple[str, tuple[KeyPath, ...], tuple[Problem, ...]]:
@@ -30,7 +31,7 @@ def apply(text: str, settings: Sequence[str]) -> tuple[str, tuple[KeyPath, ...],
             text, place = _with_value(text, path, _read_value(written.strip()))
             keys.append(place)
         except (TOMLKitError, ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
-            faults.append(Problem(0, 0, shown_text(key.strip()), "cannot be set: there is no such table or layer"))
+            faults.append(Problem(0, 0, harmless(key.strip()), "cannot be set: there is no such table or layer"))
     return text, tuple(keys), tuple(faults)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from collections.abc import Callable
@@ -15,7 +14,8 @@ import tree_sitter
 import tree_sitter_toml
 
 from engine.errors import InputError
-from fnwork.spec_errors import KeyPath, Problem, dotted, shown_text
+from fnwork.spec_errors import KeyPath, Problem, dotted
+from fnwork.text import harmless, nearest
 
 LARGEST_FILE = 64 * 1024  # a thousand layer tables; more is surely not a spec
 MOST_SYNTAX_ERRORS = 20
@@ -52,7 +52,7 @@ class Document:
 
 def read_text(path: Path) -> str:
     """The file's text, line ends and byte order mark as they are; InputError when it cannot be a spec."""
-    name = shown_text(str(path))
+    name = harmless(str(path))
     try:
         if path.is_dir():
             raise InputError(f"{name}: this is a folder; expected a spec, a file that ends in .toml")
@@ -79,10 +79,8 @@ def _neighbours(path: Path) -> str:
         specs = sorted(p.name for p in path.parent.glob("*.toml"))
     except (OSError, ValueError):
         return ""
-    near = difflib.get_close_matches(path.name, specs, n=1, cutoff=0.5) or difflib.get_close_matches(
-        path.name + ".toml", specs, n=1, cutoff=0.5
-    )
-    return f"; did you mean {shown_text(str(path.parent / near[0]))}?" if near else ""
+    near = nearest(path.name, specs) or nearest(f"{path.name}.toml", specs)
+    return f"; did you mean {harmless(path.parent / near)}?" if near else ""
 
 
 def parse_text(text: str) -> Document:
@@ -195,15 +193,15 @@ def _in_words(error: Exception, line: str, column: int) -> str:
         if word := re.match(r"[A-Za-z_][\w.:+-]*(?=\s*(?:[,#\]}]|$))", rest):
             right = {"True": "true", "False": "false", "None": '""', "null": '""'}.get(word[0], f'"{word[0]}"')
             return f"expected a value, got the bare word {word[0]}; write {right}"
-        got = shown_text(rest[:20]) or "nothing"
+        got = harmless(rest[:20]) or "nothing"
         return f'expected a value (a number, "text", true, false, an array or a table), got {got}'
     if message.startswith("Illegal character '\\n'") or message.startswith("Unterminated"):
         return "a text that is begun on this line is never closed: a quote is missing"
     if message.startswith("Expected '=' after a key"):
         return "expected key = value or a [table], got something else"
     if message.startswith("Invalid statement"):
-        return f"expected key = value or a [table], got {shown_text(rest[:20]) or 'something else'}"
-    return shown_text(message[:1].lower() + message[1:])
+        return f"expected key = value or a [table], got {harmless(rest[:20]) or 'something else'}"
+    return harmless(message[:1].lower() + message[1:])
 
 
 def _drop_large_integers(data: dict[str, Any], places: Places, problems: list[Problem]) -> None:

@@ -45,6 +45,17 @@ def found(model: str) -> list[tuple[int, int, str, str]]:
         ("[model]\npreset = 3", (3, 10), "model.preset", ["the name of a preset", "got 3"]),
         ('[model]\npreset = "mlp"\noptions = 3', (4, 11), "model.options", ["a table", "got 3"]),
         ('[model]\npreset = "mlp"\noptions = { xyz = 3 }', (4, 13), "model.options.xyz", ["mlp has no such option"]),
+        ('[[model.layers]]\ntype = "relu"\nname = "\\u001b"', (4, 8), "model.layers.0.name", ["a name of letters"]),
+        (
+            '[[model.layers]]\ntype = "relu"\nname = "a"\n[[model.layers]]\ntype = "relu"\nname = "a"',
+            (7, 8),
+            "model.layers.1.name",
+            ["earlier layer"],
+        ),
+        ('[[model.layers]]\ntype = "conv"\nout = 0', (2, 1), "model.layers.0", ["out must be at least 1, got 0"]),
+        ("[model]\nlayers = [" + "{}," * 1001 + "]", (3, 1), "model.layers", ["at most 1,000 layers"]),
+        ('[model]\npreset = "mlp"\noptions = { hidden = 0 }', (4, 11), "model.options", ["out must be at least 1"]),
+        ('[model]\npreset = "mlp"\noptions = { depth = 90000 }', (4, 11), "model.options", ["at most 1,000 layers"]),
         ("[model]", (2, 2), "model", ["preset = one of", "got neither"]),
     ],
 )
