@@ -33,16 +33,16 @@ def write(path: Path, array: np.ndarray) -> None:
         packed.write(header + array.tobytes())
 
 
-def main() -> None:
-    source = Path(sys.argv[1]) if len(sys.argv) > 1 else SOURCE
+def make(source: Path, target: Path) -> None:
+    """Write the four files of the set."""
     random = np.random.Generator(np.random.Philox(SEED))
     for part, each in (("train", 600), ("t10k", 100)):
         images = idx.read(source / f"{part}-images-idx3-ubyte.gz", 3)
         labels = idx.read(source / f"{part}-labels-idx1-ubyte.gz", 1)
         rows = chosen(labels, each, random)
-        write(TARGET / f"{part}-images-idx3-ubyte.gz", images[rows])
-        write(TARGET / f"{part}-labels-idx1-ubyte.gz", labels[rows])
+        write(target / f"{part}-images-idx3-ubyte.gz", images[rows])
+        write(target / f"{part}-labels-idx1-ubyte.gz", labels[rows])
 
 
 if __name__ == "__main__":
-    main()
+    make(Path(sys.argv[1]) if len(sys.argv) > 1 else SOURCE, TARGET)

@@ -96,11 +96,13 @@ def _sniffed(text: str) -> str:
     """The separator under which the first rows have the same number of values, and the most of them."""
 
     def score(separator: str) -> tuple[bool, int]:
+        widths = []
         try:
-            widths = [len(row) for _, row in islice(_rows(text, separator), _ROWS_TO_SNIFF)]
+            for _, row in islice(_rows(text, separator), _ROWS_TO_SNIFF):
+                widths.append(len(row))
         except _Malformed:
-            return False, 1
-        return bool(widths) and widths[0] > 1 and len(set(widths)) == 1, widths[0] if widths else 0
+            return False, max(widths[:1], default=0)
+        return len(set(widths)) == 1 and widths[0] > 1, max(widths[:1], default=0)
 
     return max(SEPARATORS, key=score)
 

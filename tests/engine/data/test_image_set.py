@@ -1,11 +1,13 @@
 """Image sets: the bundled one as it should be, and folders of IDX files that do not fit together."""
 
+import runpy
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from engine.data import DataSettings, image_set, info, load
+from engine.data import DataSettings, image_set, info, load, read_idx
 from engine.errors import InputError
 
 
@@ -37,6 +39,16 @@ def test_fashion_mini_is_stratified_and_whole():
         assert part.targets.dtype == np.int32
         assert not part.inputs.flags.writeable
         assert part.inputs.flags.c_contiguous
+
+
+@pytest.mark.skipif(not image_set.DEBIAN_FASHION_MNIST.is_dir(), reason="needs Debian's dataset-fashion-mnist")
+def test_fashion_mini_is_what_its_script_makes(tmp_path):
+    script = runpy.run_path(str(Path(__file__).parents[3] / "scripts" / "make_fashion_mini.py"))
+    script["make"](image_set.DEBIAN_FASHION_MNIST, tmp_path)
+    for file in sorted(tmp_path.iterdir()):
+        dimensions = 3 if "images" in file.name else 1
+        assert np.array_equal(read_idx(file, dimensions), read_idx(image_set.BUNDLED / file.name, dimensions))
+    assert len(list(tmp_path.iterdir())) == 4
 
 
 def test_split_follows_the_seed_and_loses_no_image(folder):
