@@ -132,13 +132,16 @@ class FnworkApp(App[None]):
         title = "The run could not start" if self.training.run is None else "The run failed"
         self.push_screen(Ask(title, harmless(text, keep_lines=True), [Choice("cancel", "o", "OK")]))
 
-    def launch(self, spec: Spec, text: str, base_folder: Path) -> bool:
-        """Train a spec (`text` is it as written, relative paths start at `base_folder`); False if a run goes on."""
+    def launch(self, spec: Spec, text: str, base_folder: Path, label: str = "") -> bool:
+        """Train a spec; False if a run goes on.
+
+        `text` is the spec as written, relative paths start at `base_folder`, `label` is how the archive names the spec.
+        """
 
         def make() -> Run:
             from fnwork.run import Run
 
-            return Run.start(self.archive, (spec, text, base_folder))
+            return Run.start(self.archive, (spec, text, base_folder), label=label)
 
         return self._start(make)
 

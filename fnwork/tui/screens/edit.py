@@ -248,6 +248,7 @@ class EditScreen(PlaceScreen):
         listed = self.query_one("#problems", OptionList)
         listed.clear_options()
         listed.add_options(Option(self._problem_line(problem)) for problem in problems)
+        listed.highlighted = 0 if problems else None
         listed.set_class(bool(problems), "-shown")
         listed.border_title = f"{len(problems)} error{'s' if len(problems) != 1 else ''}"
         self.refresh_bindings()
@@ -314,7 +315,7 @@ class EditScreen(PlaceScreen):
             self.editor.go_to(error.problems[0].line, error.problems[0].column)
             self.notify("This spec has errors: nothing was started", severity="error")
             return
-        if not self.fnwork.launch(spec, document.text, document.path.parent):
+        if not self.fnwork.launch(spec, document.text, document.path.parent, document.name):
             self.notify("A run is going on: stop it in Live first (s)", severity="warning")
 
     def action_save(self) -> None:

@@ -1,0 +1,301 @@
+"""Edit, with real keys: the list, the text, its errors, files, and what a text comes to."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from pilots import FIGURES, GOOD, WRONG, edit, question, shown, until
+from textual.widgets import Input, OptionList
+
+from fnwork.tui.app import FnworkApp
+from fnwork.tui.screens.dialogs import AskName
+from fnwork.tui.widgets.spec_outlook import SpecOutlook
+
+
+@pytest.fixture(autouse=True)
+def figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same figures for every right text, without running the engine."""
+    monkeypatch.setattr("fnwork.outlook.outlook", lambda text, folder: FIGURES)
+
+
+async def test_fashion_cnn_is_selected_first(experiments: Path) -> None:
+    app = FnworkApp(experiments)
+    async with app.run_test() as pilot:
+        assert edit(app).current.name == "fashion-cnn"
+        assert edit(app).editor.text == GOOD.replace("mlp", "cnn8")
+        await pilot.press("down")
+        assert edit(app).editor.text == GOOD
+
+
+async def test_text_is_highlighted_as_toml(experiments: Path) -> None:
+    app = FnworkApp(experiments)
+    async with app.run_test():
+        assert edit(app).editor.is_syntax_aware
+        colours = {
+            segment.style.color.name
+            for segment in edit(app).editor.render_line(2)
+            if segment.text.strip() and segment.style and segment.style.color
+        }
+        assert len(colours) >= 3  # line number, key, string
+
+
+async def test_errors_are_marked_at_their_lines_and_reachable(experiments: Path) -> None:
+    app = FnworkApp(experiments)
+    async with app.run_test() as pilot:
+        await pilot.press("down", "down", "enter")
+        await until(pilot, lambda: len(edit(app).editor.problems) == 3)
+        marked = [row for row in range(9) if "✗" in edit(app).editor.render_line(row).text]
+        assert marked == [1, 7, 8]
+        underlined = [segment.text for segment in edit(app).editor.render_line(1) if segment.style.underline]
+        assert "".join(underlined) == '"fashion-mni"'
+        assert "2:11" in shown(app) and 'did you mean "epochs"?' in shown(app)
+        await pilot.press("f8")
+        assert edit(app).editor.cursor_location == (1, 10)
+        await pilot.press("f8", "f8", "f8")
+        assert edit(app).editor.cursor_location == (1, 10)
+        await pilot.press("tab", "down", "enter")
+        assert edit(app).editor.cursor_location == (7, 0)
+        assert app.focused is edit(app).editor
+        assert "until the spec is right" in edit(app).query_one(SpecOutlook).message
+
+
+async def test_errors_come_and_go_while_typing(experiments: Path) -> None:
+    app = FnworkApp(experiments)
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: edit(app).query_one(SpecOutlook).outlook is FIGURES)
+        await pilot.press("enter", "x", "space", "equals_sign", "1", "enter")
+        await until(pilot, lambda: [problem.line for problem in edit(app).editor.problems] == [1])
+        assert edit(app).query_one("#problems", OptionList).display
+        await pilot.press("up", "ctrl+k", "delete")
+        await until(pilot, lambda: not edit(app).editor.problems)
+        assert not edit(app).query_one("#problems", OptionList).display
+        assert not edit(app).current.modified
+
+
+async def test_figures_are_shown_beside_the_text(experiments: Path) -> None:
+    app = FnworkApp(experiments)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: "254,282" in shown(app))
+        for words in ("12.4 MiB", "activations", "58%", "1.0 GiB budget", "1,275"):
+            assert words in shown(app)
+
+
+async def test_unsaved_text_is_kept_while_another_spec_is_shown(experiments: Path) -> None:
+    app = FnworkApp(experiments)
+    async with app.run_test() as pilot:
+        await pilot.press("e", "number_sign", "a", "escape")
+        assert "● fashion-cnn" in shown(app)
+        await pilot.press("down")
+        assert edit(app).current.name == "fashion-mlp"
+        await pilot.press("up", "e")
+        assert edit(app).editor.text.startswith("#a")
+        await pilot.press("ctrl+z")
+        assert not edit(app).current.modified
+        assert "●" not in shown(app)
+
+
+async def test_save_writes_the_text_as_it_is(experiments: Path) -> None:
+    app = FnworkApp(experiments)
+    async with app.run_test() as pilot:
+        await pilot.press("e", "number_sign", "ctrl+s")
+        assert (experiments / "specs/fashion-cnn.toml").read_bytes().startswith(b"## A small network.\n[data]\n")
+        assert not edit(app).current.modified
+
+
+async def test_windows_line_ends_are_no_change_and_survive(experiments: Path) -> None:
+    path = experiments / "specs/fashion-cnn.toml"
+    path.write_bytes(GOOD.replace("\n", "\r\n").encode())
+    app = FnworkApp(experiments)
+    async with app.run_test() as pilot:
+        await pilot.press("e", "x")
+        await pilot.press("backspace")
+        assert not edit(app).current.modified
+        await pilot.press("number_sign", "ctrl+s")
+    assert path.read_bytes() == ("#" + GOOD).replace("\n", "\r\n").encode()
+
+
+async def test_a_text_that_cannot_be_saved_stays(experiments: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("fnwork.files.replace", full)
+    app = FnworkApp(experiments)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("e", "number_sign", "ctrl+s")
+        await until(pilot, lambda: "No space left on device" in shown(app))
+        assert edit(app).current.modified
+
+
+async def test_save_as_refuses_bad_and_taken_names(experiments: Path) -> None:
+    app = FnworkApp(experiments)
+    async with app.run_test() as pilot:
+        await pilot.press("e", "number_sign", "f12")
+        assert isinstance(app.screen, AskName)
+        for name in ("", "../x", "wrong", "A", "a/b", "[red]"):
+            app.screen.query_one(Input).value = name
+            await pilot.press("enter")
+            assert isinstance(app.screen, AskName), name
+        app.screen.query_one(Input).value = "mine"
+        await pilot.press("enter")
+        await until(pilot, lambda: edit(app).current.name == "mine")
+        assert (experiments / "specs/mine.toml").read_text().startswith("##")
+        assert not edit(app).documents.modified
+    assert {path.name for path in experiments.parent.rglob("*.toml")} == {
+        "mine.toml",
+        "fashion-cnn.toml",
+        "fashion-mlp.toml",
+        "wrong.toml",
+    }
+
+
+async def test_new_and_duplicate_begin_unsaved_specs(experiments: Path) -> None:
+    app = FnworkApp(experiments)
+    async with app.run_test() as pilot:
+        await pilot.press("d")
+        assert edit(app).current.path.name == "fashion-cnn-2.toml"
+        await pilot.press("ctrl+n", "b", "enter")
+        await until(pilot, lambda: edit(app).current.name == "b")
+        await until(pilot, lambda: edit(app).query_one(SpecOutlook).outlook is FIGURES, "a template without errors")
+        assert [document.name for document in edit(app).documents.modified] == ["b", "fashion-cnn-2"]
+        assert not (experiments / "specs/b.toml").exists()
+
+
+async def test_revert_asks(experiments: Path) -> None:
+    app = FnworkApp(experiments)
+    async with app.run_test() as pilot:
+        await pilot.press("e", "x", "escape", "u")
+        await until(pilot, lambda: question(app) == "Discard changes of fashion-cnn?")
+        await pilot.press("escape")
+        assert edit(app).current.modified
+        await pilot.press("u")
+        await until(pilot, lambda: question(app) != "")
+        await pilot.press("d")
+        await until(pilot, lambda: not edit(app).current.modified)
+        assert edit(app).editor.text == GOOD.replace("mlp", "cnn8")
+
+
+async def test_delete_asks(experiments: Path) -> None:
+    app = FnworkApp(experiments)
+    async with app.run_test() as pilot:
+        await pilot.press("delete")
+        await until(pilot, lambda: question(app) == "Delete fashion-cnn.toml?")
+        await pilot.press("c")
+        await until(pilot, lambda: question(app) == "")
+        assert (experiments / "specs/fashion-cnn.toml").exists()
+        await pilot.press("delete")
+        await until(pilot, lambda: question(app) != "")
+        await pilot.press("d")
+        await until(pilot, lambda: edit(app).current.name == "fashion-mlp")
+        assert not (experiments / "specs/fashion-cnn.toml").exists()
+
+
+def written_elsewhere(path: Path, text: str) -> None:
+    """Another program writes the file (with another modification time, however coarse the clock)."""
+    before = path.stat().st_mtime_ns
+    path.write_text(text, encoding="utf-8")
+    os.utime(path, ns=(before + 10**9, before + 10**9))
+
+
+async def test_a_file_changed_on_disk_is_read_again(experiments: Path) -> None:
+    app = FnworkApp(experiments)
+    async with app.run_test() as pilot:
+        written_elsewhere(experiments / "specs/fashion-cnn.toml", "# other\n")
+        edit(app).look_at_folder()
+        await pilot.pause()
+        assert edit(app).editor.text == "# other\n"
+        (experiments / "specs/fashion-mlp.toml").unlink()
+        written_elsewhere(experiments / "specs/wrong.toml", GOOD)
+        (experiments / "specs/added.toml").write_text(GOOD)
+        edit(app).look_at_folder()
+        await pilot.pause()
+        assert [document.name for document in edit(app).documents] == ["added", "fashion-cnn", "wrong"]
+        assert edit(app).current.name == "fashion-cnn"
+
+
+async def test_a_file_changed_on_disk_does_not_take_unsaved_text(experiments: Path) -> None:
+    path = experiments / "specs/fashion-cnn.toml"
+    app = FnworkApp(experiments)
+    async with app.run_test() as pilot:
+        await pilot.press("e", "number_sign")
+        written_elsewhere(path, "# other\n")
+        edit(app).look_at_folder()
+        await pilot.pause()
+        assert edit(app).editor.text.startswith("##")
+        assert "changed on disk" in shown(app)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: question(app) == "Changed on disk")
+        await pilot.press("escape")
+        assert path.read_text() == "# other\n"
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: question(app) != "")
+        await pilot.press("m")
+        await until(pilot, lambda: path.read_text().startswith("##"))
+
+
+async def test_a_file_deleted_elsewhere_keeps_unsaved_text(experiments: Path) -> None:
+    app = FnworkApp(experiments)
+    async with app.run_test() as pilot:
+        await pilot.press("e", "number_sign")
+        (experiments / "specs/fashion-cnn.toml").unlink()
+        edit(app).look_at_folder()
+        assert edit(app).current.name == "fashion-cnn"
+        await pilot.press("ctrl+s")
+        assert (experiments / "specs/fashion-cnn.toml").read_text().startswith("##")
+
+
+async def test_files_that_are_no_text_are_shown_as_such(experiments: Path) -> None:
+    (experiments / "specs/a-binary.toml").write_bytes(b"\xff\xfe\x00")
+    (experiments / "specs/b-large.toml").write_bytes(b"#" * (2 << 20))
+    (experiments / "specs/c-folder.toml").mkdir()
+    app = FnworkApp(experiments)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("home")
+        await pilot.pause()
+        assert "not UTF-8" in shown(app)
+        await pilot.press("f5", "e", "x", "ctrl+s", "d")
+        await pilot.press("home", "down")
+        await pilot.pause()
+        assert "larger than 1 MiB" in shown(app)
+        assert not edit(app).documents.modified
+
+
+async def test_foreign_text_is_never_interpreted(experiments: Path) -> None:
+    name = "[red]evil.toml"
+    text = 'notes = "\x1b[2J\x1b]0;owned\x07 [bold]x[/bold] \u202e"\n'
+    (experiments / "specs" / name).write_text(text, encoding="utf-8")
+    app = FnworkApp(experiments)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("home")
+        await until(pilot, lambda: len(edit(app).editor.problems) > 0)
+        assert "[red]evil" in shown(app)
+        assert "␛[2J␛]0;owned␇ [bold]x[/bold]" in shown(app)
+        for sign in "\x1b\x07\u202e":
+            assert sign not in shown(app)
+        await pilot.press("u", "delete")
+        await until(pilot, lambda: question(app) == "Delete [red]evil.toml?")
+        assert "Delete [red]evil.toml?" in shown(app)
+
+
+async def test_an_empty_folder_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "specs").mkdir()
+    app = FnworkApp(tmp_path)
+    async with app.run_test() as pilot:
+        await pilot.pause()
+        assert "n begins a new one" in shown(app)
+        await pilot.press("f5", "ctrl+s", "e", "d", "f12", "delete", "u", "f8")
+        await pilot.press("escape", "n", "a", "enter")
+        await until(pilot, lambda: edit(app).current is not None)
+        await pilot.press("ctrl+s")
+        assert (tmp_path / "specs/a.toml").exists()
+
+
+async def test_resizing_to_almost_nothing_and_back(experiments: Path) -> None:
+    (experiments / "specs/fashion-cnn.toml").write_text(WRONG)
+    app = FnworkApp(experiments)
+    async with app.run_test(size=(80, 24)) as pilot:
+        for size in ((20, 5), (1, 1), (300, 4), (160, 50), (80, 24)):
+            await pilot.resize_terminal(*size)
+            await pilot.press("tab", "down", "x", "question_mark", "escape")
+        await until(pilot, lambda: "fashion-cnn" in shown(app))
