@@ -1,7 +1,7 @@
 """The ledger: every array of the engine, by category, cut from one arena that is reused by lifetime.
 
-The arena hands out offsets first-fit by address, so the offsets depend only on the order of `take` and `give`. A forecast
-runs the same order with no data behind it, learns how far the arena reaches, and the real run then allocates exactly that once.
+The arena's offsets depend only on the order of `take` and `give`. A forecast runs the same order with no data behind it, learns
+how large the arena has to be, and the real run then allocates exactly that, once.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import numpy as np
 from engine.errors import RunError
 
 CATEGORIES = ("weights", "gradients", "optimizer", "activations", "workspace", "data")
+
+SHORT_LIVED = ("gradients", "workspace")
 
 Array = Any  # numpy.ndarray, cupy.ndarray or ArraySpec: the layers treat them alike
 
@@ -68,23 +70,32 @@ class TimelinePoint:
 
 
 class Arena:
-    """Addresses only: first-fit by address over one or more segments, neighbours merged when freed."""
+    """Addresses only. What lives long is cut from the low end, what is short-lived from the high end, each at the first gap that
+    fits; neighbours merge when freed. So what is kept over a pass lies without gaps between, whatever came and went meanwhile."""
+
+    _ENDLESS = 1 << 60
 
     def __init__(self, capacity: int | None = None) -> None:
-        """`capacity` bytes in the first segment; None: without limit (a forecast)."""
-        self.extent = 0
-        self._free: list[tuple[int, int]] = [(0, capacity if capacity is not None else 1 << 62)]
+        """`capacity` bytes in the first segment; None: without limit (a forecast), where `needed` says what would do."""
+        self.needed = 0
+        self._measuring = capacity is None
+        self._free: list[tuple[int, int]] = [(0, self._ENDLESS if capacity is None else capacity)]
 
-    def take(self, size: int) -> int | None:
+    def take(self, size: int, high: bool) -> int | None:
         """Offset of `size` free bytes, or None when no gap is large enough."""
-        for index, (offset, room) in enumerate(self._free):
-            if room >= size:
-                if room == size:
-                    del self._free[index]
-                else:
-                    self._free[index] = (offset + size, room - size)
-                self.extent = max(self.extent, offset + size)
-                return offset
+        order = range(len(self._free) - 1, -1, -1) if high else range(len(self._free))
+        for index in order:
+            offset, room = self._free[index]
+            if room < size:
+                continue
+            if room == size:
+                del self._free[index]
+            else:
+                self._free[index] = (offset, room - size) if high else (offset + size, room - size)
+            if self._measuring:
+                room_left = max(room for _, room in self._free)
+                self.needed = max(self.needed, self._ENDLESS - room_left)
+            return offset + room - size if high else offset
         return None
 
     def give(self, offset: int, size: int) -> None:
@@ -139,17 +150,18 @@ class Memory:
 
     @property
     def reserved(self) -> int:
-        """Bytes the pool has reached into so far, the gaps between live arrays included."""
-        return self._arena.extent
+        """Bytes of the pool, the gaps between live arrays included; on shapes: what the pool would have to have."""
+        return self._arena.needed if self.allocate is None else sum(storage.size for _, storage in self._segments)
 
     def take(self, shape: Sequence[int], dtype: Any, category: str) -> Array:
         """An uninitialised array of `shape` and `dtype`, entered under `category`. Raises BudgetExceeded."""
         shape, dtype = tuple(shape), np.dtype(dtype)
         size = self._round(prod(shape) * dtype.itemsize)
         self._enter(category, size)
-        offset = self._arena.take(size)
+        high = category in SHORT_LIVED
+        offset = self._arena.take(size, high)
         if offset is None:
-            offset = self._grow(size)
+            offset = self._grow(size, high)
         array = self._view(offset, shape, dtype)
         self._blocks[id(array)] = _Block(offset, size, category, array)
         return array
@@ -209,11 +221,11 @@ class Memory:
     def _round(self, size: int) -> int:
         return -(-max(size, 1) // self.alignment) * self.alignment
 
-    def _grow(self, size: int) -> int:
+    def _grow(self, size: int, high: bool) -> int:
         start = self._segments[-1][0] + self._segments[-1][1].size + self.alignment if self._segments else self.alignment
         self._segments.append((start, self.allocate(size)))
         self._arena.extend(start, size)
-        return self._arena.take(size)
+        return self._arena.take(size, high)
 
     def _view(self, offset: int, shape: tuple[int, ...], dtype: np.dtype) -> Array:
         if self.allocate is None:

@@ -1,0 +1,27 @@
+"""All layer types by the name they have in a spec; the constructor's arguments are the keys of the layer's table."""
+
+from engine.layers.activation import GELU, Dropout, ReLU, SiLU
+from engine.layers.base import Builder, Layer, LayerError, Parameter, Pass, Saved
+from engine.layers.conv import Conv
+from engine.layers.linear import Flatten, Linear
+from engine.layers.norm import BatchNorm, LayerNorm
+from engine.layers.pool import AveragePool, GlobalAverage, MaxPool
+from engine.layers.residual import Residual
+
+LAYERS: dict[str, type[Layer]] = {
+    "linear": Linear,
+    "flatten": Flatten,
+    "conv": Conv,
+    "batch_norm": BatchNorm,
+    "layer_norm": LayerNorm,
+    "relu": ReLU,
+    "gelu": GELU,
+    "silu": SiLU,
+    "dropout": Dropout,
+    "max_pool": MaxPool,
+    "average_pool": AveragePool,
+    "global_average": GlobalAverage,
+    "residual": Residual,
+}
+
+__all__ = ["LAYERS", "Builder", "Layer", "LayerError", "Parameter", "Pass", "Saved"]

@@ -1,0 +1,170 @@
+"""What a layer is: a forward and a backward side by side, its parameters, and one declaration of what it saves.
+
+Memory moves by three rules, the same for every layer.
+- `forward` returns a new array. The input stays the caller's, who frees it unless the layer saves it.
+- `backward` owns `grad` and everything in `saved`: it may write over them, and gives back what it does not return. What it
+  leaves in `saved` the caller frees.
+- `saves` declares what lies between the two; `forward` puts those arrays into `saved`. The name "input" stands for the input
+  itself, which the caller keeps and enters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import sqrt
+from typing import Any, ClassVar
+
+import numpy as np
+
+from engine.errors import InputError
+from engine.memory import Array, ArraySpec, Memory
+from engine.ops import Operations
+
+Saved = dict[str, Array]
+
+
+class LayerError(InputError):
+    """A layer that cannot be built on the input it gets."""
+
+
+@dataclass
+class Parameter:
+    """One trained array with its gradient; `decay` says whether weight decay applies (matrices only)."""
+
+    name: str
+    value: Array
+    gradient: Array
+    decay: bool
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What one forward or backward pass over a micro-batch carries along.
+
+    `training`: batch statistics and dropout are on. `again`: this forward pass is a recomputation, nothing may move a second
+    time. `counter` = (seed, epoch, micro-batch) keys the draws. `hold`: the output is going to be kept for backward.
+    """
+
+    operations: Operations
+    training: bool
+    counter: tuple[int, int, int] = (0, 0, 0)
+    again: bool = False
+    hold: bool = False
+
+    def holding(self, hold: bool) -> Pass:
+        """The same pass, for a layer whose output is kept or not."""
+        return self if hold == self.hold else replace(self, hold=hold)
+
+    @property
+    def memory(self) -> Memory:
+        return self.operations.memory
+
+
+@dataclass
+class Builder:
+    """Where a layer gets its arrays when it is built, and the dtypes of its work."""
+
+    memory: Memory
+    operations: Operations
+    seed: int
+    activation_dtype: np.dtype
+    parameter_dtype: np.dtype
+    outputs: int
+    count: int = 0
+    parameters: list[Parameter] = field(default_factory=list)
+
+    def parameter(self, name: str, shape: tuple[int, ...], fan_in: int = 0, value: float = 0.0) -> Parameter:
+        """A new parameter: uniform in +-1 / sqrt(fan_in) where a fan-in is given, else filled with `value`."""
+        made = Parameter(
+            name,
+            self.memory.take(shape, self.parameter_dtype, "weights"),
+            self.memory.take(shape, self.parameter_dtype, "gradients"),
+            decay=len(shape) > 1,
+        )
+        self.count += 1
+        if not isinstance(made.value, ArraySpec):
+            if fan_in:
+                draws = np.random.Generator(np.random.Philox(key=[self.seed, self.count]))
+                bound = 1.0 / sqrt(fan_in)
+                host = draws.uniform(-bound, bound, size=shape).astype(self.parameter_dtype)
+                made.value[...] = host if isinstance(made.value, np.ndarray) else _to_device(made.value, host)
+            else:
+                made.value[...] = value
+            made.gradient[...] = 0
+        self.parameters.append(made)
+        return made
+
+    def buffer(self, size: int, value: float, category: str = "weights") -> Array:
+        """A float32 vector that is kept but not trained, such as running statistics."""
+        made = self.memory.take((size,), self.parameter_dtype, category)
+        self.operations.fill(made, value)
+        return made
+
+
+def _to_device(like: Array, host: np.ndarray) -> Array:
+    import cupy
+
+    return cupy.asarray(host, dtype=like.dtype)
+
+
+class Layer:
+    """Base of all layers; a subclass is a class with the options of its table in the spec as constructor arguments."""
+
+    cheap: ClassVar[bool] = False  # its output costs little to compute again from what it saves
+    name: str = ""
+    index: int = 0
+    input_shape: tuple[int, ...] = ()
+    output_shape: tuple[int, ...] = ()
+    dtype: np.dtype
+    input_dtype: np.dtype
+    needs_input_gradient: bool = True
+
+    def build(self, builder: Builder, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Makes the parameters for one sample of `input_shape` and returns the shape of one output sample."""
+        return input_shape
+
+    def saves(self, batch: int) -> dict[str, ArraySpec]:
+        """What lies between forward and backward for a micro-batch of `batch` samples."""
+        return {}
+
+    def forward(self, x: Array, run: Pass, saved: Saved | None) -> Array:
+        """The output for x; fills `saved` (None: nothing is kept, as in evaluation)."""
+        raise NotImplementedError
+
+    def backward(self, grad: Array, run: Pass, saved: Saved) -> Array | None:
+        """d loss / d input from d loss / d output; adds to the gradients of the parameters."""
+        raise NotImplementedError
+
+    def commit(self, accepted: bool) -> None:
+        """End of a window: statistics gathered in it are taken over, or dropped with a skipped update."""
+
+    @property
+    def buffers(self) -> dict[str, Array]:
+        """Arrays that belong to the trained model but are not parameters."""
+        return {}
+
+    def output(self, x: Array, run: Pass) -> Array:
+        """Memory for the output of x."""
+        return run.memory.take((x.shape[0], *self.output_shape), self.dtype, "activations" if run.hold else "workspace")
+
+    def input_gradient(self, batch: int, run: Pass) -> Array:
+        """Memory for the gradient by the input."""
+        return run.memory.take((batch, *self.input_shape), self.input_dtype, "gradients")
+
+    def input_spec(self, batch: int) -> ArraySpec:
+        return ArraySpec((batch, *self.input_shape), self.input_dtype)
+
+    def output_spec(self, batch: int) -> ArraySpec:
+        return ArraySpec((batch, *self.output_shape), self.dtype)
+
+
+def take_over(array: Array, run: Pass) -> Array:
+    """A saved array whose last reader writes the gradient into it: the same buffer, entered as a gradient."""
+    run.memory.move(array, "gradients")
+    return array
+
+
+def positive(layer: str, name: str, value: Any) -> None:
+    """Refuses sizes below 1."""
+    if value < 1:
+        raise LayerError(f"{layer}: {name} must be at least 1, got {value}")

@@ -1,0 +1,88 @@
+"""Pooling layers over windows that do not overlap, and the average over the whole image."""
+
+from __future__ import annotations
+
+from engine.layers.base import Builder, Layer, LayerError, Pass, Saved, positive
+from engine.memory import Array, ArraySpec
+from engine.ops.packing import packed_positions
+
+
+class _Pool(Layer):
+    """Windows of size x size, one output each; what is left over at the right and bottom edge is ignored."""
+
+    cheap = True
+    kind: str
+
+    def __init__(self, size: int = 2) -> None:
+        positive(self.kind, "size", size)
+        self.size = size
+
+    def build(self, builder: Builder, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+        if len(input_shape) != 3:
+            raise LayerError(f"{self.kind} needs images (height, width, channels), got {input_shape}")
+        height, width = input_shape[0] // self.size, input_shape[1] // self.size
+        if min(height, width) < 1:
+            raise LayerError(f"{self.kind}: windows of {self.size}x{self.size} do not fit on {input_shape[0]}x{input_shape[1]} images")
+        return (height, width, input_shape[2])
+
+
+class MaxPool(_Pool):
+    """The largest of each window; its position is kept, in two bits for 2x2."""
+
+    kind = "max_pool"
+
+    def saves(self, batch: int) -> dict[str, ArraySpec]:
+        return {"positions": packed_positions((batch, *self.output_shape), self.size)}
+
+    def forward(self, x: Array, run: Pass, saved: Saved | None) -> Array:
+        y = self.output(x, run)
+        positions = None
+        if saved is not None:
+            positions = saved["positions"] = run.memory.take_like(packed_positions(y.shape, self.size), "activations")
+        run.operations.max_pool(x, y, positions, size=self.size)
+        return y
+
+    def backward(self, grad: Array, run: Pass, saved: Saved) -> Array | None:
+        dx = self.input_gradient(grad.shape[0], run)
+        run.operations.max_pool_backward(saved["positions"], grad, dx, size=self.size)
+        run.memory.give(grad)
+        return dx
+
+
+class AveragePool(_Pool):
+    """The mean of each window."""
+
+    kind = "average_pool"
+
+    def forward(self, x: Array, run: Pass, saved: Saved | None) -> Array:
+        y = self.output(x, run)
+        run.operations.average_pool(x, y, size=self.size)
+        return y
+
+    def backward(self, grad: Array, run: Pass, saved: Saved) -> Array | None:
+        dx = self.input_gradient(grad.shape[0], run)
+        run.operations.average_pool_backward(grad, dx, size=self.size)
+        run.memory.give(grad)
+        return dx
+
+
+class GlobalAverage(Layer):
+    """The mean over height and width: (N, H, W, C) to (N, C)."""
+
+    cheap = True
+
+    def build(self, builder: Builder, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+        if len(input_shape) != 3:
+            raise LayerError(f"global_average needs images (height, width, channels), got {input_shape}")
+        return input_shape[2:]
+
+    def forward(self, x: Array, run: Pass, saved: Saved | None) -> Array:
+        y = self.output(x, run)
+        run.operations.global_average(x, y)
+        return y
+
+    def backward(self, grad: Array, run: Pass, saved: Saved) -> Array | None:
+        dx = self.input_gradient(grad.shape[0], run)
+        run.operations.global_average_backward(grad, dx)
+        run.memory.give(grad)
+        return dx

@@ -1,0 +1,108 @@
+"""The basic residual block (He et al. 2016)."""
+
+from __future__ import annotations
+
+from engine.layers.base import Builder, Layer, LayerError, Pass, Saved, positive, take_over
+from engine.layers.conv import Conv
+from engine.layers.norm import BatchNorm
+from engine.memory import Array, ArraySpec
+from engine.ops.packing import packed_mask
+
+
+class Residual(Layer):
+    """y = relu(bn2(conv2(relu(bn1(conv1(x))))) + skip(x)) with 3x3 convolutions without bias.
+
+    The skip is x itself, or a 1x1 convolution where the stride or the number of channels changes. Kept are x, the outputs of the
+    two convolutions and one bit an element for the last ReLU; what lies between is computed again in backward.
+    """
+
+    def __init__(self, out: int, stride: int = 1) -> None:
+        positive("residual", "out", out)
+        positive("residual", "stride", stride)
+        self.out, self.stride = out, stride
+
+    def build(self, builder: Builder, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+        if len(input_shape) != 3:
+            raise LayerError(f"residual needs images (height, width, channels), got {input_shape}")
+        self.conv1 = Conv(self.out, stride=self.stride, bias=False)
+        self.norm1 = BatchNorm()
+        self.conv2 = Conv(self.out, bias=False)
+        self.norm2 = BatchNorm()
+        self.norm1.relu = self.norm2.relu = True
+        plain = self.stride == 1 and input_shape[2] == self.out
+        self.skip = None if plain else Conv(self.out, kernel=1, stride=self.stride, bias=False)
+        middle = self._build_part(builder, "conv1", self.conv1, input_shape, self.input_dtype)
+        self._build_part(builder, "norm1", self.norm1, middle, self.dtype)
+        self._build_part(builder, "conv2", self.conv2, middle, self.dtype)
+        self._build_part(builder, "norm2", self.norm2, middle, self.dtype)
+        if self.skip:
+            self._build_part(builder, "skip", self.skip, input_shape, self.input_dtype)
+        return middle
+
+    def _build_part(
+        self, builder: Builder, name: str, part: Layer, input_shape: tuple[int, ...], input_dtype: object
+    ) -> tuple[int, ...]:
+        part.name = f"{self.name}.{name}"
+        part.dtype, part.input_dtype, part.input_shape = self.dtype, input_dtype, input_shape
+        part.output_shape = part.build(builder, input_shape)
+        return part.output_shape
+
+    @property
+    def buffers(self) -> dict[str, Array]:
+        return {**self.norm1.buffers, **self.norm2.buffers}
+
+    def commit(self, accepted: bool) -> None:
+        self.norm1.commit(accepted)
+        self.norm2.commit(accepted)
+
+    def saves(self, batch: int) -> dict[str, ArraySpec]:
+        return {
+            "input": self.input_spec(batch),
+            "conv1": self.output_spec(batch),
+            "conv2": self.output_spec(batch),
+            "mask": packed_mask((batch, *self.output_shape)),
+        }
+
+    def forward(self, x: Array, run: Pass, saved: Saved | None) -> Array:
+        inner, passing = run.holding(saved is not None), run.holding(False)
+        c1 = self.conv1.forward(x, inner, None)
+        a1 = self.norm1.forward(c1, passing, None)
+        if saved is None:
+            run.memory.give(c1)
+        c2 = self.conv2.forward(a1, inner, None)
+        run.memory.give(a1)
+        self.norm2.measure(c2, run)
+        skip = self.skip.forward(x, passing, None) if self.skip else x
+        mask = run.memory.take_like(packed_mask(c2.shape), "activations") if saved is not None else None
+        y = self.norm2.normalise(c2, run, skip, mask)
+        if self.skip:
+            run.memory.give(skip)
+        if saved is None:
+            run.memory.give(c2)
+        else:
+            saved.update(conv1=c1, conv2=c2, mask=mask)
+        return y
+
+    def backward(self, grad: Array, run: Pass, saved: Saved) -> Array | None:
+        x, c1, c2, mask = saved["input"], saved.pop("conv1"), saved.pop("conv2"), saved.pop("mask")
+        # from here on `grad` is the gradient by the sum before the last ReLU, and so by the skip
+        self.norm2.gradient_by_input(c2, grad, take_over(c2, run), run, mask)
+        run.memory.give(mask)
+        a1 = self.norm1.normalise(c1, run)
+        da1 = self.conv2.backward(c2, run, {"input": a1})
+        dc1 = self.norm1.backward(da1, run, {"input": c1})
+        dx_skip = grad
+        if self.skip:
+            self.skip.weight_gradient(x, grad, run)
+            dx_skip = None
+            if self.needs_input_gradient:
+                dx_skip = self.input_gradient(x.shape[0], run)
+                self.skip.gradient_by_input(grad, dx_skip, run)
+            run.memory.give(grad)
+        self.conv1.needs_input_gradient = self.needs_input_gradient
+        dx = self.conv1.backward(dc1, run, saved)
+        if dx is not None:
+            run.operations.add(dx_skip, dx)
+        if dx_skip is not None:
+            run.memory.give(dx_skip)
+        return dx

@@ -1,0 +1,175 @@
+"""Everything of a run that lies on the device, and one accumulation window of work on it.
+
+The trainer drives it with data; a forecast drives the same code with shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite, nan, sqrt
+from typing import Any
+
+import numpy as np
+
+from engine.layers import Builder, Pass
+from engine.losses import TOTALS, Loss
+from engine.memory import Array, ArraySpec, Memory
+from engine.model import Model
+from engine.ops import Operations
+from engine.optim import Optimizer
+from engine.precision import LossScale
+from engine.recompute import Plan
+from engine.settings import Settings
+
+DATA_SLOTS = 2  # one micro-batch is prepared while the other is worked on
+
+
+@dataclass(frozen=True)
+class Update:
+    """The outcome of a window: sums over its samples, the gradient's norm after unscaling, and what happened to the scale."""
+
+    totals: np.ndarray
+    grad_norm: float
+    finite: bool
+    scale_before: float
+    scale_reason: str
+    where: str = ""
+    layer: str = ""
+
+
+class Learner:
+    """Model, optimizer, loss, loss scale and the data slots over one ledger."""
+
+    def __init__(
+        self,
+        tables: Sequence[dict[str, Any]],
+        input_shape: tuple[int, ...],
+        outputs: int,
+        settings: Settings,
+        operations: Operations,
+    ) -> None:
+        self.settings, self.operations, self.memory = settings, operations, operations.memory
+        builder = Builder(
+            self.memory, operations, settings.seed, settings.activation_dtype, settings.parameter_dtype, outputs
+        )
+        self.model = Model(tables, input_shape, builder, settings.keep_fp32)
+        self.optimizer = Optimizer(
+            settings.optimizer, self.model.parameters, settings.weight_decay, self.memory, operations
+        )
+        self.loss = Loss(settings.loss, settings.label_smoothing)
+        mixed = settings.mode == "mixed"
+        self.scale = LossScale(settings.loss_scale if mixed else 1.0, settings.growth_interval, mixed)
+        self.inputs = [
+            self.memory.take((settings.micro_batch, *input_shape), settings.activation_dtype, "data")
+            for _ in range(DATA_SLOTS)
+        ]
+        self.targets = [
+            self.memory.take_like(target_spec(settings, outputs), "data") for _ in range(DATA_SLOTS)
+        ]
+        self.totals = self.memory.take((TOTALS,), np.float64, "workspace")
+        operations.fill(self.totals, 0.0)
+
+    def accumulate(
+        self, inputs: Array, targets: Array, window_samples: int, plan: Plan, counter: tuple[int, int, int]
+    ) -> None:
+        """Forward and backward of one micro-batch of a window of `window_samples`; adds to gradients and totals."""
+        factor = self.scale.scale / window_samples
+
+        def loss(outputs: Array) -> Array:
+            return self.loss.forward(self.operations, outputs, targets, self.totals, factor)
+
+        self.model.train(inputs, loss, plan, Pass(self.operations, training=True, counter=counter))
+
+    def update(self, lr: float, last_inputs: Array) -> Update:
+        """Ends the window: unscale, clip, move the weights; or skip all of it when anything is not finite."""
+        totals = self._read_totals()
+        norm = self._gradient_norm() * self.scale.inverse
+        finite = isfinite(norm) and isfinite(totals[0])
+        where, layer = ("", "") if finite else self._locate(last_inputs)
+        if finite:
+            clip = self.settings.clip_norm
+            factor = self.scale.inverse * (clip / norm if clip and norm > clip else 1.0)
+            if factor != 1.0:
+                for parameter in self.model.parameters:
+                    self.operations.scale(parameter.gradient, factor)
+            self.optimizer.update(lr)
+        before = self.scale.scale
+        reason = self.scale.update(finite)
+        self._end_window(finite)
+        return Update(totals, norm if finite else nan, finite, before, reason, where, layer)
+
+    def abandon(self) -> None:
+        """Forgets the window so far, as if none of its micro-batches had been seen."""
+        self._read_totals()
+        self._end_window(False)
+
+    def evaluate(self, inputs: Array, targets: Array) -> np.ndarray:
+        """The loss and metric sums of a batch under the running statistics."""
+        outputs = self.model.predict(inputs, Pass(self.operations, training=False))
+        self.loss.forward(self.operations, outputs, targets, self.totals, None)
+        self.memory.give(outputs)
+        return self._read_totals()
+
+    def _end_window(self, accepted: bool) -> None:
+        self.model.commit(accepted)
+        for parameter in self.model.parameters:
+            self.operations.fill(parameter.gradient, 0.0)
+
+    def _read_totals(self) -> np.ndarray:
+        values = self.operations.read(self.totals)
+        self.operations.fill(self.totals, 0.0)
+        return values
+
+    def _gradient_norm(self) -> float:
+        total = self.memory.take((1,), np.float64, "workspace")
+        self.operations.fill(total, 0.0)
+        for parameter in self.model.parameters:
+            self.operations.square_sum(parameter.gradient, total)
+        square = float(self.operations.read(total)[0])
+        self.memory.give(total)
+        return sqrt(square) if square >= 0 else nan
+
+    def _locate(self, inputs: Array) -> tuple[str, str]:
+        """Where values first stop being finite: ("activation" | "loss" | "gradient", layer).
+
+        The last micro-batch runs forward once more, layer by layer; if it is clean, the gradients are searched from the loss back.
+        """
+        run = Pass(self.operations, training=True, again=True)
+        current, broken = inputs, ""
+        for layer in self.model.layers:
+            y = layer.forward(current, run, None)
+            if current is not inputs:
+                self.memory.give(current)
+            current = y
+            if not self.operations.is_finite(y):
+                broken = layer.name
+                break
+        self.memory.give(current)
+        if broken:
+            return "activation", broken
+        for parameter in reversed(self.model.parameters):
+            if not self.operations.is_finite(parameter.gradient):
+                return "gradient", parameter.name.rpartition(".")[0]
+        return "loss", self.model.layers[-1].name
+
+
+def target_spec(settings: Settings, outputs: int) -> ArraySpec:
+    """Targets of a micro-batch: class numbers, or one value an output."""
+    if settings.loss == "cross-entropy":
+        return ArraySpec((settings.micro_batch,), np.dtype(np.int32))
+    return ArraySpec((settings.micro_batch, outputs), np.dtype(np.float32))
+
+
+def shape_window(learner: Learner, plan: Plan, rows: int) -> None:
+    """One window on shapes: two micro-batches stand for any number, since the second finds what every later one finds."""
+    settings = learner.settings
+    inputs, targets = learner.inputs[0][:rows], learner.targets[0][:rows]
+    for _ in range(min(settings.accumulate, 2)):
+        learner.accumulate(inputs, targets, rows * settings.accumulate, plan, (0, 0, 0))
+    learner.update(settings.lr, inputs)
+
+
+def shape_memory(alignment: int, timeline: bool = False) -> Memory:
+    """A ledger without data behind it."""
+    return Memory(alignment=alignment, timeline=[] if timeline else None)

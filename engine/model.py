@@ -1,0 +1,250 @@
+"""A network as a chain of blocks, built from layer tables, and its passes over a micro-batch.
+
+A block begins at each layer with a matrix product, so a block is what recomputation can afford to keep or to run again.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Container, Sequence
+from typing import Any
+
+
+from engine.errors import InputError
+from engine.layers import LAYERS, Builder, Layer, LayerError, Parameter, Pass, Saved
+from engine.layers.activation import ReLU
+from engine.layers.conv import Conv
+from engine.layers.linear import Linear
+from engine.layers.norm import BatchNorm
+from engine.layers.residual import Residual
+from engine.memory import Array
+from engine.recompute import Plan
+
+
+class InvalidLayer(InputError):
+    """A layer table that cannot become a layer; `index` counts the tables from 0."""
+
+    def __init__(self, index: int, message: str) -> None:
+        self.index = index
+        super().__init__(f"layer {index + 1}: {message}")
+
+
+class Block:
+    """Some layers that are kept or computed again together."""
+
+    def __init__(self, layers: Sequence[Layer]) -> None:
+        self.layers = tuple(layers)
+        self.name = self.layers[0].name
+        self._saves_input = ["input" in layer.saves(1) for layer in self.layers]
+        self.saves_input = self._saves_input[0]
+        self._resume_at = max((number for number, saves in enumerate(self._saves_input) if saves), default=0)
+        self.rebuilds = self._resume_at > 0 and all(layer.cheap for layer in self.layers[self._resume_at :])
+
+    def saves(self, batch: int) -> int:
+        """Bytes kept between forward and backward, the block's own input not counted."""
+        return sum(
+            spec.nbytes
+            for number, layer in enumerate(self.layers)
+            for name, spec in layer.saves(batch).items()
+            if number or name != "input"
+        )
+
+    def forward(self, x: Array, run: Pass, saved: list[Saved] | None) -> Array:
+        """The output of x; x stays the caller's."""
+        current = x
+        for number, layer in enumerate(self.layers):
+            kept = saved[number] if saved is not None else None
+            last = number + 1 == len(self.layers)
+            held = run.hold if last else saved is not None and self._saves_input[number + 1]
+            y = layer.forward(current, run.holding(held), kept)
+            if kept is not None and self._saves_input[number]:
+                kept["input"] = current
+            elif number:
+                run.memory.give(current)
+            run.memory.mark("forward again" if run.again else "forward", layer.name)
+            current = y
+        return current
+
+    def backward(self, grad: Array | None, run: Pass, saved: list[Saved], owns_input: bool) -> Array | None:
+        """The gradient by the block's input; frees what was saved."""
+        for number in reversed(range(len(self.layers))):
+            layer, kept = self.layers[number], saved[number]
+            if grad is not None:
+                grad = layer.backward(grad, run, kept)
+            for name, array in kept.items():
+                if number or owns_input or name != "input":
+                    run.memory.give(array)
+            run.memory.mark("backward", layer.name)
+        return grad
+
+    def rebuild(self, run: Pass, saved: list[Saved]) -> Array:
+        """The output once more, from what is saved."""
+        current = saved[self._resume_at]["input"]
+        for number in range(self._resume_at, len(self.layers)):
+            y = self.layers[number].forward(current, run, None)
+            if number > self._resume_at:
+                run.memory.give(current)
+            current = y
+        run.memory.mark("rebuild", self.name)
+        return current
+
+
+class Model:
+    """The chain of blocks over one sample shape."""
+
+    def __init__(self, tables: Sequence[dict[str, Any]], input_shape: tuple[int, ...], builder: Builder, keep_fp32: Sequence[str] = ()) -> None:
+        self.layers = _make_layers(tables, input_shape, builder, tuple(keep_fp32))
+        self.parameters: list[Parameter] = builder.parameters
+        self.input_dtype = builder.activation_dtype
+        self.input_shape, self.output_shape = input_shape, self.layers[-1].output_shape
+        self.blocks = [Block(group) for group in _group(self.layers)]
+
+    @property
+    def parameter_count(self) -> int:
+        return sum(parameter.value.size for parameter in self.parameters)
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """Weights and running statistics by name: the trained model."""
+        weights = {parameter.name: parameter.value for parameter in self.parameters}
+        return weights | {name: array for layer in self.layers for name, array in layer.buffers.items()}
+
+    def commit(self, accepted: bool) -> None:
+        """Takes over the statistics of the window, or drops them."""
+        for layer in self.layers:
+            layer.commit(accepted)
+
+    def predict(self, x: Array, run: Pass) -> Array:
+        """The outputs of x, nothing kept; the caller frees them."""
+        current = x
+        for number, block in enumerate(self.blocks):
+            y = block.forward(current, run, None)
+            if number:
+                run.memory.give(current)
+            current = y
+        return current
+
+    def train(self, x: Array, loss: Callable[[Array], Array], plan: Plan, run: Pass) -> None:
+        """Forward and backward as `plan` orders; `loss` turns outputs into their gradient. Adds to all gradients.
+
+        `inputs` holds the inputs of blocks that wait for a restart or for backward, `saved` what the layers of blocks kept.
+        """
+        memory = run.memory
+        again = Pass(run.operations, run.training, run.counter, again=True)
+        inputs: dict[int, Array] = {0: x}
+        saved: dict[int, list[Saved]] = {}
+        seen = 0
+        current, grad = x, None
+        for position, step in enumerate(plan):
+            number, block = step.block, self.blocks[step.block]
+            if step.action == "restart":
+                current = inputs[number]
+            elif step.action == "backward":
+                if number == len(self.blocks) - 1:
+                    grad = loss(current)
+                    memory.give(current)
+                    memory.mark("loss", "")
+                source = inputs.pop(number, None)
+                if block.saves_input:
+                    saved[number][0]["input"] = self.blocks[number - 1].rebuild(again, saved[number - 1]) if source is None else source
+                elif source is not None and number:
+                    memory.give(source)
+                grad = block.backward(grad, run, saved.pop(number), owns_input=number > 0)
+            else:
+                kept = [{} for _ in block.layers] if step.action == "save" else None
+                y = block.forward(current, (run if number >= seen else again).holding(self._held(plan, position)), kept)
+                if step.action == "keep" or (step.action == "save" and self._needs_held(number, saved)):
+                    inputs[number] = current
+                elif number and (step.action == "save" or number not in inputs):
+                    inputs.pop(number, None)
+                    memory.give(current)
+                if kept is not None:
+                    saved[number] = kept
+                seen = max(seen, number + 1)
+                current = y
+
+
+    def _needs_held(self, number: int, saved: Container[int]) -> bool:
+        """Whether a block that is saved needs its input held: not when the block before can compute it again."""
+        return self.blocks[number].saves_input and not (number - 1 in saved and self.blocks[number - 1].rebuilds)
+
+    def _held(self, plan: Plan, position: int) -> bool:
+        """Whether the output of this forward step is held as the input of the next one."""
+        this, following = plan[position], plan[position + 1]
+        if following.action == "keep":
+            return True
+        saved = (this.block,) if this.action == "save" else ()
+        return following.action == "save" and self._needs_held(following.block, saved)
+
+
+def _make_layers(
+    tables: Sequence[dict[str, Any]], input_shape: tuple[int, ...], builder: Builder, keep_fp32: tuple[str, ...]
+) -> list[Layer]:
+    """Constructs and builds the layers in order; a ReLU right behind a batch norm becomes part of it."""
+    if not tables:
+        raise InvalidLayer(0, "the model has no layers")
+    layers: list[Layer] = []
+    counts: dict[str, int] = {}
+    shape, dtype = tuple(input_shape), builder.activation_dtype
+    for index, table in enumerate(tables):
+        layer = _construct(index, table)
+        kind = table["type"]
+        counts[kind] = counts.get(kind, 0) + 1
+        layer.name, layer.index = str(table.get("name") or f"{kind}{counts[kind]}"), index
+        if any(layer.name == other.name for other in layers):
+            raise InvalidLayer(index, f"the name {layer.name!r} is taken by an earlier layer")
+        if isinstance(layer, ReLU) and layers and isinstance(layers[-1], BatchNorm) and not layers[-1].relu:
+            layers[-1].relu = True
+            continue
+        layer.input_shape, layer.input_dtype = shape, dtype
+        layer.dtype = builder.parameter_dtype if layer.name in keep_fp32 else builder.activation_dtype
+        try:
+            shape = layer.output_shape = layer.build(builder, shape)
+        except LayerError as error:
+            raise InvalidLayer(index, str(error)) from None
+        dtype = layer.dtype
+        layers.append(layer)
+    if shape != (builder.outputs,):
+        raise InvalidLayer(len(tables) - 1, f"the network ends in {shape}, the task needs ({builder.outputs},): end with a linear layer")
+    _check_names(keep_fp32, [layer.name for layer in layers])
+    for layer in layers:
+        layer.needs_input_gradient = False
+        if any(parameter.name.startswith(f"{layer.name}.") for parameter in builder.parameters):
+            break
+    return layers
+
+
+def _construct(index: int, table: dict[str, Any]) -> Layer:
+    kind = table.get("type")
+    if kind not in LAYERS:
+        near = difflib.get_close_matches(str(kind), LAYERS, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise InvalidLayer(index, f"unknown type {kind!r}: expected one of {', '.join(LAYERS)}{hint}")
+    try:
+        return LAYERS[kind](**{key: value for key, value in table.items() if key not in ("type", "name")})
+    except LayerError as error:
+        raise InvalidLayer(index, str(error)) from None
+    except TypeError as error:
+        raise InvalidLayer(index, f"{kind}: {str(error).removeprefix(f'{LAYERS[kind].__name__}.__init__() ')}") from None
+
+
+def _check_names(names: Sequence[str], known: Sequence[str]) -> None:
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            raise InputError(
+                f"keep_fp32: there is no layer {name!r}" + (f"; did you mean {near[0]!r}?" if near else "") + f"; layers are {', '.join(known)}"
+            )
+
+
+def _group(layers: Sequence[Layer]) -> list[list[Layer]]:
+    """Splits before every matrix product but the first: what comes before that one is no work of its own."""
+    groups: list[list[Layer]] = [[]]
+    for layer in layers:
+        product = isinstance(layer, Conv | Linear | Residual)
+        if product and any(isinstance(other, Conv | Linear | Residual) for other in groups[-1]):
+            groups.append([])
+        groups[-1].append(layer)
+    return groups
+
+

@@ -1,0 +1,28 @@
+"""Operations over one ledger: chosen once when a run starts, then called by the layers with the arrays they work on."""
+
+from __future__ import annotations
+
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+from engine.memory import Memory
+from engine.ops import reference
+from engine.ops.operation import Operation
+
+
+class Operations:
+    """`operations.name(arrays...)` takes the scratch that the operation declares from the ledger and computes."""
+
+    def __init__(self, memory: Memory, kernels: ModuleType = reference) -> None:
+        self.memory = memory
+        self.kernels = kernels
+
+    def __getattr__(self, name: str) -> Any:
+        bound = partial(self._call, getattr(self.kernels, name))
+        self.__dict__[name] = bound
+        return bound
+
+    def _call(self, operation: Operation, *arguments: Any, **options: Any) -> Any:
+        with self.memory.workspace(operation.workspace(*arguments, **options)) as work:
+            return operation.compute(*arguments, work=work, **options)

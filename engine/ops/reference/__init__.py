@@ -1,0 +1,75 @@
+"""Every operation in plain array code that runs on NumPy and on CuPy alike: the specification the fast ones are tested against."""
+
+from engine.ops.reference.activation import (
+    dropout,
+    gelu,
+    gelu_backward,
+    relu,
+    relu_backward,
+    silu,
+    silu_backward,
+)
+from engine.ops.reference.basic import add, copy, fill, is_finite, read, scale, square_sum
+from engine.ops.reference.convolution import convolve, convolve_input_gradient, convolve_weight_gradient
+from engine.ops.reference.linear import linear, linear_input_gradient, linear_weight_gradient
+from engine.ops.reference.loss import cross_entropy, huber, mean_squared_error, regression_sums
+from engine.ops.reference.normalization import (
+    batch_norm,
+    batch_norm_backward,
+    channel_statistics,
+    inverse_deviation,
+    layer_norm,
+    layer_norm_backward,
+    move_average,
+)
+from engine.ops.reference.pooling import (
+    average_pool,
+    average_pool_backward,
+    global_average,
+    global_average_backward,
+    max_pool,
+    max_pool_backward,
+)
+from engine.ops.reference.update import adam_update, sgd_update
+
+__all__ = [
+    "adam_update",
+    "add",
+    "average_pool",
+    "average_pool_backward",
+    "batch_norm",
+    "batch_norm_backward",
+    "channel_statistics",
+    "convolve",
+    "convolve_input_gradient",
+    "convolve_weight_gradient",
+    "copy",
+    "cross_entropy",
+    "dropout",
+    "fill",
+    "gelu",
+    "gelu_backward",
+    "global_average",
+    "global_average_backward",
+    "huber",
+    "inverse_deviation",
+    "is_finite",
+    "layer_norm",
+    "layer_norm_backward",
+    "linear",
+    "linear_input_gradient",
+    "linear_weight_gradient",
+    "max_pool",
+    "max_pool_backward",
+    "mean_squared_error",
+    "move_average",
+    "read",
+    "regression_sums",
+    "relu",
+    "relu_backward",
+    "scale",
+    "sgd_update",
+    "silu",
+    "silu_backward",
+    "square_sum",
+]

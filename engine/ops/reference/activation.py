@@ -1,0 +1,145 @@
+"""ReLU, GELU, SiLU and dropout, element by element, in pieces."""
+
+from __future__ import annotations
+
+from math import pi, sqrt
+from typing import Any
+
+import numpy as np
+
+from engine.memory import Array
+from engine.ops.operation import array_module, bits_of, compute_dtype, operation, piece_scratch, pieces, rows_of
+
+_GELU_SLOPE = sqrt(2.0 / pi)
+_GELU_CUBE = 0.044715
+
+
+def _scratch(count: int) -> Any:
+    return lambda x, *arrays, **options: piece_scratch(x, *[compute_dtype(x)] * count)
+
+
+@operation(workspace=lambda x, out, mask: piece_scratch(x, np.bool_))
+def relu(x: Array, out: Array, mask: Array | None, *, work: list[Array]) -> None:
+    """out = max(x, 0); one bit an element in `mask` where x > 0 (none in evaluation). NaN stays NaN."""
+    xp = array_module(x)
+    x, out, channels = rows_of(x), rows_of(out), x.shape[-1]
+    for piece in pieces(x):
+        if mask is not None:
+            positive = work[0][: piece.stop - piece.start]
+            xp.greater(x[piece], 0, out=positive)
+            mask[bits_of(piece, channels)] = xp.packbits(positive)
+        xp.maximum(x[piece], 0, out=out[piece])
+
+
+@operation()
+def relu_backward(mask: Array, grad: Array, out: Array, *, work: list[Array]) -> None:
+    """out = grad where the input was > 0, else 0 (out may be grad itself)."""
+    xp = array_module(grad)
+    grad, out, channels = rows_of(grad), rows_of(out), grad.shape[-1]
+    for piece in pieces(grad):
+        size = piece.stop - piece.start
+        positive = xp.unpackbits(mask[bits_of(piece, channels)])[: size * channels].reshape(size, channels)
+        xp.multiply(grad[piece], positive, out=out[piece])
+
+
+def _gelu_tanh(xp: Any, x: Array, out: Array) -> None:
+    """out = tanh(sqrt(2 / pi) * (x + 0.044715 x^3))."""
+    xp.multiply(x, x, out=out)
+    out *= x.dtype.type(_GELU_CUBE)
+    out += 1
+    out *= x
+    out *= x.dtype.type(_GELU_SLOPE)
+    xp.tanh(out, out=out)
+
+
+@operation(workspace=_scratch(2))
+def gelu(x: Array, out: Array, *, work: list[Array]) -> None:
+    """out = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))), Hendrycks and Gimpel's approximation (2016)."""
+    xp = array_module(x)
+    x, out = rows_of(x), rows_of(out)
+    for piece in pieces(x):
+        wide, t = work[0][: piece.stop - piece.start], work[1][: piece.stop - piece.start]
+        wide[...] = x[piece]
+        _gelu_tanh(xp, wide, t)
+        t += 1
+        t *= wide
+        xp.multiply(t, t.dtype.type(0.5), out=out[piece])
+
+
+@operation(workspace=_scratch(3))
+def gelu_backward(x: Array, grad: Array, out: Array, *, work: list[Array]) -> None:
+    """out = grad * ((1 + t) / 2 + x / 2 * (1 - t^2) * sqrt(2 / pi) * (1 + 3 * 0.044715 x^2)), t the tanh of the forward pass."""
+    xp = array_module(x)
+    x, grad, out = rows_of(x), rows_of(grad), rows_of(out)
+    for piece in pieces(x):
+        wide, t, slope = (scratch[: piece.stop - piece.start] for scratch in work)
+        number = wide.dtype.type
+        wide[...] = x[piece]
+        _gelu_tanh(xp, wide, t)
+        xp.multiply(wide, wide, out=slope)
+        slope *= number(3.0 * _GELU_CUBE)
+        slope += 1
+        slope *= number(_GELU_SLOPE)
+        slope *= wide
+        xp.multiply(t, t, out=wide)
+        xp.subtract(1, wide, out=wide)
+        slope *= wide
+        slope += t
+        slope += 1
+        slope *= number(0.5)
+        xp.multiply(slope, grad[piece], out=out[piece])
+
+
+def _sigmoid(xp: Any, x: Array, out: Array) -> None:
+    """out = 1 / (1 + exp(-x)) = (1 + tanh(x / 2)) / 2, which cannot overflow."""
+    xp.multiply(x, out.dtype.type(0.5), out=out)
+    xp.tanh(out, out=out)
+    out += 1
+    out *= out.dtype.type(0.5)
+
+
+@operation(workspace=_scratch(1))
+def silu(x: Array, out: Array, *, work: list[Array]) -> None:
+    """out = x * sigmoid(x)."""
+    xp = array_module(x)
+    x, out = rows_of(x), rows_of(out)
+    for piece in pieces(x):
+        s = work[0][: piece.stop - piece.start]
+        _sigmoid(xp, x[piece], s)
+        xp.multiply(s, x[piece], out=out[piece])
+
+
+@operation(workspace=_scratch(2))
+def silu_backward(x: Array, grad: Array, out: Array, *, work: list[Array]) -> None:
+    """out = grad * s * (1 + x * (1 - s)), s = sigmoid(x) (out may be x itself)."""
+    xp = array_module(x)
+    x, grad, out = rows_of(x), rows_of(grad), rows_of(out)
+    for piece in pieces(x):
+        s, slope = work[0][: piece.stop - piece.start], work[1][: piece.stop - piece.start]
+        _sigmoid(xp, x[piece], s)
+        xp.subtract(1, s, out=slope)
+        slope *= x[piece]
+        slope += 1
+        slope *= s
+        xp.multiply(slope, grad[piece], out=out[piece])
+
+
+@operation(workspace=lambda x, out, *, rate, counter: piece_scratch(x, np.float32, np.bool_))
+def dropout(x: Array, out: Array, *, rate: float, counter: tuple[int, int, int, int], work: list[Array]) -> None:
+    """out = x / (1 - rate) where the draw keeps the element, else 0 (out may be x itself); the gradient is the same map.
+
+    The draws depend on `counter` = (seed, epoch, step, layer) alone, so nothing is saved: backward draws them again.
+    """
+    xp = array_module(x)
+    seed, epoch, step, layer = counter
+    draws = np.random.Generator(np.random.Philox(key=[seed, layer], counter=[0, 0, step, epoch]))
+    x, out = rows_of(x), rows_of(out)
+    factor = x.dtype.type(1.0 / (1.0 - rate))
+    host = work[0] if xp is np else np.empty(work[0].shape, np.float32)
+    for piece in pieces(x):
+        uniform, keep = host[: piece.stop - piece.start], work[1][: piece.stop - piece.start]
+        draws.random(out=uniform, dtype=np.float32)
+        xp.greater_equal(xp.asarray(uniform), np.float32(rate), out=keep)
+        xp.multiply(x[piece], factor, out=out[piece])
+        out[piece] *= keep
+

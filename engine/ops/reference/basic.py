@@ -1,0 +1,60 @@
+"""Filling, copying, adding, scaling, and the two questions about finiteness."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.memory import Array, ArraySpec
+from engine.ops.operation import PIECE_BYTES, array_module, operation
+
+_PIECE = PIECE_BYTES // 8
+
+
+@operation()
+def fill(out: Array, value: float, *, work: list[Array]) -> None:
+    """out[...] = value."""
+    out[...] = value
+
+
+@operation()
+def copy(x: Array, out: Array, *, work: list[Array]) -> None:
+    """out = x, cast to out's dtype."""
+    out[...] = x.reshape(out.shape)
+
+
+@operation()
+def add(x: Array, out: Array, *, work: list[Array]) -> None:
+    """out += x."""
+    xp = array_module(out)
+    xp.add(out, x, out=out)
+
+
+@operation()
+def scale(out: Array, factor: float, *, work: list[Array]) -> None:
+    """out *= factor, the factor rounded to out's dtype once."""
+    out *= out.dtype.type(factor)
+
+
+@operation(workspace=lambda x, total: [ArraySpec((min(x.size, _PIECE),), np.dtype(np.float64))])
+def square_sum(x: Array, total: Array, *, work: list[Array]) -> None:
+    """total[0] += sum of x^2 in float64, which cannot overflow for float32 values: not finite exactly if x is not."""
+    xp = array_module(x)
+    flat = x.reshape(-1)
+    for start in range(0, flat.size, _PIECE):
+        piece = work[0][: min(_PIECE, flat.size - start)]
+        piece[...] = flat[start : start + _PIECE]
+        total += xp.dot(piece, piece)
+
+
+@operation()
+def is_finite(x: Array, *, work: list[Array]) -> bool:
+    """Whether every value of x is finite."""
+    xp = array_module(x)
+    flat = x.reshape(-1)
+    return all(bool(xp.isfinite(flat[start : start + _PIECE]).all()) for start in range(0, flat.size, _PIECE))
+
+
+@operation()
+def read(x: Array, *, work: list[Array]) -> np.ndarray:
+    """The values of x on the host, as a new NumPy array."""
+    return np.array(x if isinstance(x, np.ndarray) else x.get())

@@ -1,0 +1,166 @@
+"""Convolution in pieces: some rows of some images are laid out as columns, multiplied, and forgotten.
+
+Forward and the gradient by the input are one correlation: the second slides the flipped kernel over the gradient with
+`stride - 1` zeros between its elements. Arrays are NHWC, weights (out, kernel, kernel, in).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from engine.memory import Array, ArraySpec
+from engine.ops.operation import array_module, compute_dtype, operation
+
+COLUMN_BYTES = 1 << 21
+
+
+def _piece_size(out_shape: tuple[int, ...], row_length: int, dtype: np.dtype) -> tuple[int, int]:
+    """(images, rows) of the output whose columns fill about COLUMN_BYTES: whole images, or some rows of one."""
+    batch, height, width, _ = out_shape
+    positions = COLUMN_BYTES // (row_length * dtype.itemsize)
+    if positions >= height * width:
+        return min(batch, positions // (height * width)), height
+    return 1, max(1, positions // width)
+
+
+def _pieces(out_shape: tuple[int, ...], images: int, rows: int) -> Iterator[tuple[slice, slice]]:
+    for image in range(0, out_shape[0], images):
+        for row in range(0, out_shape[1], rows):
+            yield slice(image, min(image + images, out_shape[0])), slice(row, min(row + rows, out_shape[1]))
+
+
+def _column_workspace(source: Array, out_shape: tuple[int, ...], kernel: int, stride: int, dtype: np.dtype) -> list[ArraySpec]:
+    """Scratch of one piece: its padded source, its columns, its product with the weights."""
+    channels = source.shape[-1]
+    images, rows = _piece_size(out_shape, kernel * kernel * channels, dtype)
+    width = out_shape[2]
+    padded = (images, (rows - 1) * stride + kernel, (width - 1) * stride + kernel, channels)
+    positions = images * rows * width
+    return [
+        ArraySpec(padded, dtype),
+        ArraySpec((positions, kernel * kernel * channels), dtype),
+        ArraySpec((positions, out_shape[3]), dtype),
+    ]
+
+
+def _overlap(first: int, room: int, size: int, dilation: int) -> tuple[slice, slice]:
+    """Where source elements land along one axis: (slice of the padded piece, slice of the source).
+
+    Element i of the padded piece is source[(first + i) / dilation] where that is a whole number inside the source.
+    """
+    start = -first if first < 0 else -first % dilation
+    begin = (first + start) // dilation
+    count = max(0, min(size - begin, -(-(room - start) // dilation)))
+    return slice(start, start + (count - 1) * dilation + 1 if count else start, dilation), slice(begin, begin + count)
+
+
+def _columns(
+    source: Array, images: slice, rows: slice, padded: Array, columns: Array, *, kernel: int, stride: int, dilation: int, padding: int, width: int
+) -> Array:
+    """Columns (positions, kernel * kernel * channels) of the output rows `rows` of `images`."""
+    xp = array_module(source)
+    count, height = images.stop - images.start, rows.stop - rows.start
+    channels = source.shape[-1]
+    padded = padded[:count, : (height - 1) * stride + kernel]
+    columns = columns[: count * height * width]
+    to_rows, from_rows = _overlap(rows.start * stride - padding, padded.shape[1], source.shape[1], dilation)
+    to_columns, from_columns = _overlap(-padding, padded.shape[2], source.shape[2], dilation)
+    padded[...] = 0
+    padded[:, to_rows, to_columns] = source[images, from_rows, from_columns]
+    image_step, row_step, column_step, channel_step = padded.strides
+    windows = xp.lib.stride_tricks.as_strided(
+        padded,
+        (count, height, width, kernel, kernel, channels),
+        (image_step, row_step * stride, column_step * stride, row_step, column_step, channel_step),
+    )
+    columns.reshape(windows.shape)[...] = windows
+    return columns
+
+
+def _correlate(source: Array, weight: Array, bias: Array | None, out: Array, work: list[Array], **geometry: int) -> None:
+    """out = columns of source @ weight; `weight` is (kernel * kernel * in, out)."""
+    xp = array_module(source)
+    padded, columns, product = work
+    row_length = weight.shape[0]
+    for images, rows in _pieces(out.shape, *_piece_size(out.shape, row_length, columns.dtype)):
+        piece = _columns(source, images, rows, padded, columns, width=out.shape[2], **geometry)
+        target = out[images, rows].reshape(-1, out.shape[3])
+        result = target if out.dtype == product.dtype else product[: piece.shape[0]]
+        xp.matmul(piece, weight, out=result)
+        if bias is not None:
+            result += bias
+        if result is not target:
+            target[...] = result
+
+
+def _multiplications(x: Array, weight: Array, out: Array, *ignored: Array) -> float:
+    return 2.0 * out.size * weight.size / weight.shape[0]
+
+
+@operation(
+    workspace=lambda x, weight, bias, out, *, stride, padding: _column_workspace(
+        x, out.shape, weight.shape[1], stride, compute_dtype(x, weight)
+    ),
+    flops=lambda x, weight, bias, out, **geometry: _multiplications(x, weight, out),
+)
+def convolve(x: Array, weight: Array, bias: Array | None, out: Array, *, stride: int, padding: int, work: list[Array]) -> None:
+    """out[n,i,j,o] = bias[o] + sum over a, b, c of weight[o,a,b,c] * x[n, i*stride+a-padding, j*stride+b-padding, c]."""
+    flat = weight.reshape(weight.shape[0], -1).T
+    _correlate(x, flat, bias, out, work, kernel=weight.shape[1], stride=stride, dilation=1, padding=padding)
+
+
+def _input_gradient_workspace(grad: Array, weight: Array, out: Array, *, stride: int, padding: int) -> list[ArraySpec]:
+    dtype = compute_dtype(grad, weight)
+    outputs, kernel, _, inputs = weight.shape
+    flipped = ArraySpec((kernel, kernel, outputs, inputs), weight.dtype)
+    return [flipped, *_column_workspace(grad, out.shape, kernel, 1, dtype)]
+
+
+@operation(
+    workspace=_input_gradient_workspace,
+    flops=lambda grad, weight, out, *, stride, padding: 2.0 * out.size * weight.size / weight.shape[-1],
+)
+def convolve_input_gradient(grad: Array, weight: Array, out: Array, *, stride: int, padding: int, work: list[Array]) -> None:
+    """out = d loss / d x: the gradient, dilated by the stride, correlated with the kernel flipped in both directions."""
+    flipped, *rest = work
+    kernel = weight.shape[1]
+    flipped[...] = weight[:, ::-1, ::-1, :].transpose(1, 2, 0, 3)
+    flat = flipped.reshape(-1, weight.shape[3])
+    _correlate(grad, flat, None, out, rest, kernel=kernel, stride=1, dilation=stride, padding=kernel - 1 - padding)
+
+
+def _weight_gradient_workspace(
+    x: Array, grad: Array, weight_grad: Array, bias_grad: Array | None, *, stride: int, padding: int
+) -> list[ArraySpec]:
+    dtype = compute_dtype(x, weight_grad)
+    flat = ArraySpec((weight_grad.shape[0], weight_grad.size // weight_grad.shape[0]), dtype)
+    return [flat, *_column_workspace(x, grad.shape, weight_grad.shape[1], stride, dtype)]
+
+
+@operation(
+    workspace=_weight_gradient_workspace,
+    flops=lambda x, grad, weight_grad, bias_grad, **geometry: _multiplications(x, weight_grad, grad),
+)
+def convolve_weight_gradient(
+    x: Array, grad: Array, weight_grad: Array, bias_grad: Array | None, *, stride: int, padding: int, work: list[Array]
+) -> None:
+    """weight_grad += grad^T @ columns of x; bias_grad += sum of grad over all positions."""
+    xp = array_module(x)
+    total, padded, columns, product = work
+    kernel = weight_grad.shape[1]
+    row_length = kernel * kernel * x.shape[3]
+    flat_gradient = weight_grad.reshape(weight_grad.shape[0], -1)
+    for images, rows in _pieces(grad.shape, *_piece_size(grad.shape, row_length, columns.dtype)):
+        piece = _columns(
+            x, images, rows, padded, columns, kernel=kernel, stride=stride, dilation=1, padding=padding, width=grad.shape[2]
+        )
+        upstream = grad[images, rows].reshape(-1, grad.shape[3])
+        if upstream.dtype != product.dtype:
+            product[: piece.shape[0]] = upstream
+            upstream = product[: piece.shape[0]]
+        xp.matmul(upstream.T, piece, out=total)
+        flat_gradient += total
+        if bias_grad is not None:
+            bias_grad += upstream.sum(axis=0)

@@ -1,0 +1,85 @@
+"""Losses: the sum over the samples, and the gradient times `factor` (the loss scale over the samples of the window)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.memory import Array, ArraySpec
+from engine.ops.operation import array_module, compute_dtype, operation
+
+
+def _wide(x: Array, *ignored: Array, **options: float) -> list[ArraySpec]:
+    return [ArraySpec(x.shape, compute_dtype(x))]
+
+
+@operation(workspace=_wide)
+def cross_entropy(
+    logits: Array, targets: Array, grad: Array | None, totals: Array, *, smoothing: float, factor: float, work: list[Array]
+) -> None:
+    """totals += (sum of losses, number of right answers); grad = (softmax(logits) - q) * factor.
+
+    q = (1 - smoothing) * onehot + smoothing / classes (Szegedy et al. 2016), loss = -sum(q * log softmax(logits)).
+    logits (N, K), targets (N,) of class numbers, totals float64.
+    """
+    xp = array_module(logits)
+    z = work[0]
+    classes = logits.shape[1]
+    rows = xp.arange(logits.shape[0])
+    z[...] = logits
+    totals[1] += (z.argmax(axis=1) == targets).sum()
+    z -= z.max(axis=1, keepdims=True)
+    chosen, mean = z[rows, targets], z.mean(axis=1)
+    xp.exp(z, out=z)
+    normaliser = z.sum(axis=1, keepdims=True)
+    losses = xp.log(normaliser[:, 0]) - (1.0 - smoothing) * chosen - smoothing * mean
+    totals[0] += losses.sum(dtype=np.float64)
+    if grad is not None:
+        z /= normaliser
+        z -= z.dtype.type(smoothing / classes)
+        z[rows, targets] -= z.dtype.type(1.0 - smoothing)
+        z *= z.dtype.type(factor)
+        grad[...] = z
+
+
+@operation(workspace=_wide)
+def mean_squared_error(
+    outputs: Array, targets: Array, grad: Array | None, totals: Array, *, factor: float, work: list[Array]
+) -> None:
+    """totals[0] += sum over samples of the mean over outputs of (y - t)^2; grad = 2 (y - t) / outputs * factor."""
+    xp = array_module(outputs)
+    difference = work[0]
+    xp.subtract(outputs, targets, out=difference)
+    width = outputs.shape[1]
+    totals[0] += xp.square(difference).sum(dtype=np.float64) / width
+    if grad is not None:
+        difference *= difference.dtype.type(2.0 * factor / width)
+        grad[...] = difference
+
+
+@operation(workspace=_wide)
+def huber(
+    outputs: Array, targets: Array, grad: Array | None, totals: Array, *, factor: float, work: list[Array]
+) -> None:
+    """As the squared error with e^2 / 2 for |e| <= 1 and |e| - 1/2 beyond (Huber 1964): grad = clip(y - t, -1, 1) * factor."""
+    xp = array_module(outputs)
+    difference = work[0]
+    xp.subtract(outputs, targets, out=difference)
+    width = outputs.shape[1]
+    size = xp.abs(difference)
+    totals[0] += xp.where(size <= 1, 0.5 * size * size, size - 0.5).sum(dtype=np.float64) / width
+    if grad is not None:
+        xp.clip(difference, -1, 1, out=difference)
+        difference *= difference.dtype.type(factor / width)
+        grad[...] = difference
+
+
+@operation(workspace=_wide)
+def regression_sums(outputs: Array, targets: Array, totals: Array, *, work: list[Array]) -> None:
+    """totals += sums over all values of (y - t)^2, |y - t|, t, t^2: what R^2 and the mean absolute error need."""
+    xp = array_module(outputs)
+    difference = work[0]
+    xp.subtract(outputs, targets, out=difference)
+    totals[1] += xp.square(difference).sum(dtype=np.float64)
+    totals[2] += xp.abs(difference).sum(dtype=np.float64)
+    totals[3] += targets.sum(dtype=np.float64)
+    totals[4] += xp.square(targets.astype(np.float64)).sum()

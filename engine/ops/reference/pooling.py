@@ -1,0 +1,136 @@
+"""Pooling of NHWC images over windows that do not overlap; rows and columns left over at the edge are ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from engine.memory import Array, ArraySpec
+from engine.ops.operation import PIECE_BYTES, array_module, compute_dtype, operation
+
+
+def _images(out: Array) -> int:
+    """How many pooled images make one piece."""
+    return max(1, min(out.shape[0], PIECE_BYTES // (4 * max(1, out.size // out.shape[0]))))
+
+
+def _pieces(out: Array) -> Iterator[slice]:
+    return (slice(start, min(start + _images(out), out.shape[0])) for start in range(0, out.shape[0], _images(out)))
+
+
+def _windows(x: Array, out: Array, size: int) -> Iterator[Array]:
+    """The size * size elements of every window, as so many strided views in the shape of `out`."""
+    height, width = out.shape[1] * size, out.shape[2] * size
+    return (x[:, row:height:size, column:width:size] for row in range(size) for column in range(size))
+
+
+def _position_scratch(out: Array, positions: Array | None, size: int) -> list[ArraySpec]:
+    if positions is None:
+        return []
+    per_image = positions.shape[1] * (4 if size == 2 else 1)
+    images = _images(out)
+    return [ArraySpec((images, per_image), np.dtype(np.uint8)), ArraySpec((images, *out.shape[1:]), np.dtype(np.bool_))]
+
+
+@operation(workspace=lambda x, out, positions, *, size: _position_scratch(out, positions, size))
+def max_pool(x: Array, out: Array, positions: Array | None, *, size: int, work: list[Array]) -> None:
+    """out = the largest of each window, the first one where several are equal; NaN wins. Which one goes to `positions`."""
+    xp = array_module(x)
+    for piece in _pieces(out):
+        largest = out[piece]
+        count = piece.stop - piece.start
+        windows = list(_windows(x[piece], largest, size))
+        if positions is None:
+            largest[...] = windows[0]
+            for window in windows[1:]:
+                xp.maximum(largest, window, out=largest)
+            continue
+        which, larger = work[0][:count], work[1][:count]
+        which[...] = 0
+        index = which[:, : largest.size // count].reshape(largest.shape)
+        largest[...] = windows[0]
+        for number, window in enumerate(windows[1:], start=1):
+            xp.greater(window, largest, out=larger)
+            xp.maximum(largest, window, out=largest)
+            index[larger] = number
+        _pack(which, index, positions[piece], size)
+
+
+def _pack(which: Array, index: Array, positions: Array, size: int) -> None:
+    which[:, : index.size // index.shape[0]] = index.reshape(index.shape[0], -1)
+    if size == 2:
+        quarter = which.reshape(which.shape[0], -1, 4)
+        positions[...] = quarter[:, :, 0]
+        for place in (1, 2, 3):
+            positions |= quarter[:, :, place] << (2 * place)
+    else:
+        positions[...] = which
+
+
+def _unpack(positions: Array, which: Array, size: int) -> None:
+    if size == 2:
+        quarter = which.reshape(which.shape[0], -1, 4)
+        for place in range(4):
+            quarter[:, :, place] = positions >> (2 * place)
+        which &= 3
+    else:
+        which[...] = positions
+
+
+@operation(workspace=lambda positions, grad, out, *, size: _position_scratch(grad, positions, size))
+def max_pool_backward(positions: Array, grad: Array, out: Array, *, size: int, work: list[Array]) -> None:
+    """out = grad at the position that was the largest of its window, 0 elsewhere."""
+    xp = array_module(grad)
+    for piece in _pieces(grad):
+        upstream, target = grad[piece], out[piece]
+        count = piece.stop - piece.start
+        which, here = work[0][:count], work[1][:count]
+        _unpack(positions[piece], which, size)
+        index = which[:, : upstream.size // count].reshape(upstream.shape)
+        if target.shape[1] % size or target.shape[2] % size:
+            target[...] = 0
+        for number, window in enumerate(_windows(target, upstream, size)):
+            xp.equal(index, number, out=here)
+            xp.multiply(upstream, here, out=window)
+
+
+def _sum_scratch(x: Array, out: Array, *, size: int = 1) -> list[ArraySpec]:
+    return [ArraySpec((_images(out), *out.shape[1:]), compute_dtype(x))]
+
+
+@operation(workspace=_sum_scratch)
+def average_pool(x: Array, out: Array, *, size: int, work: list[Array]) -> None:
+    """out = the mean of each window."""
+    for piece in _pieces(out):
+        total = work[0][: piece.stop - piece.start]
+        total[...] = 0
+        for window in _windows(x[piece], total, size):
+            total += window
+        total *= total.dtype.type(1.0 / size**2)
+        out[piece] = total
+
+
+@operation(workspace=lambda grad, out, *, size: _sum_scratch(grad, grad))
+def average_pool_backward(grad: Array, out: Array, *, size: int, work: list[Array]) -> None:
+    """out = grad / size^2 at every position of the window."""
+    xp = array_module(grad)
+    for piece in _pieces(grad):
+        share, target = work[0][: piece.stop - piece.start], out[piece]
+        xp.multiply(grad[piece], share.dtype.type(1.0 / size**2), out=share)
+        if target.shape[1] % size or target.shape[2] % size:
+            target[...] = 0
+        for window in _windows(target, share, size):
+            window[...] = share
+
+
+@operation()
+def global_average(x: Array, out: Array, *, work: list[Array]) -> None:
+    """out (N, C) = the mean over height and width."""
+    out[...] = x.sum(axis=(1, 2), dtype=compute_dtype(x)) / (x.shape[1] * x.shape[2])
+
+
+@operation()
+def global_average_backward(grad: Array, out: Array, *, work: list[Array]) -> None:
+    """out (N, H, W, C) = grad / (H * W) everywhere."""
+    out[...] = (grad / grad.dtype.type(out.shape[1] * out.shape[2]))[:, None, None, :]

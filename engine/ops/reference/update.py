@@ -1,0 +1,91 @@
+"""One update of one parameter array, in place and in pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from engine.memory import Array, ArraySpec
+from engine.ops.operation import PIECE_BYTES, array_module, operation
+
+
+def _scratch(value: Array, *rest: Array | None, **options: float) -> list[ArraySpec]:
+    return [ArraySpec((min(value.size, PIECE_BYTES // value.dtype.itemsize),), value.dtype)]
+
+
+def _flat_pieces(size: int, arrays: tuple[Array | None, ...]) -> Iterator[tuple[Array, ...]]:
+    flat = [array.reshape(-1) if array is not None else None for array in arrays]
+    for start in range(0, flat[0].size, size):
+        yield tuple(array[start : start + size] if array is not None else None for array in flat)
+
+
+@operation(workspace=lambda *arrays, **options: [*_scratch(*arrays), *_scratch(*arrays)])
+def sgd_update(
+    value: Array, gradient: Array, velocity: Array | None, *, lr: float, momentum: float, nesterov: bool, decay: float, work: list[Array]
+) -> None:
+    """g = gradient + decay * value; v = momentum * v + g; value -= lr * (g + momentum * v if nesterov else v).
+
+    Without a velocity: value -= lr * g. Nesterov's form is that of Sutskever et al. 2013.
+    """
+    xp = array_module(value)
+    for w, g, v in _flat_pieces(work[0].size, (value, gradient, velocity)):
+        step = work[0][: w.size]
+        xp.multiply(w, w.dtype.type(decay), out=step)
+        step += g
+        if v is not None:
+            v *= w.dtype.type(momentum)
+            v += step
+            if nesterov:
+                ahead = work[1][: w.size]
+                xp.multiply(v, w.dtype.type(momentum), out=ahead)
+                step += ahead
+            else:
+                step[...] = v
+        step *= w.dtype.type(lr)
+        w -= step
+
+
+@operation(workspace=lambda *arrays, **options: [*_scratch(*arrays), *_scratch(*arrays)])
+def adam_update(
+    value: Array,
+    gradient: Array,
+    mean: Array,
+    square: Array,
+    *,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    epsilon: float,
+    count: int,
+    decay: float,
+    decoupled: bool,
+    work: list[Array],
+) -> None:
+    """Adam (Kingma and Ba 2015); decoupled: AdamW (Loshchilov and Hutter 2019), where the decay bypasses the averages.
+
+    m = beta1 m + (1 - beta1) g; s = beta2 s + (1 - beta2) g^2;
+    value -= lr * (m / (1 - beta1^count)) / (sqrt(s / (1 - beta2^count)) + epsilon).
+    """
+    xp = array_module(value)
+    first, second = 1.0 - beta1**count, 1.0 - beta2**count
+    for w, g, m, s in _flat_pieces(work[0].size, (value, gradient, mean, square)):
+        number = w.dtype.type
+        grad, step = work[0][: w.size], work[1][: w.size]
+        if decoupled:
+            w *= number(1.0 - lr * decay)
+            grad[...] = g
+        else:
+            xp.multiply(w, number(decay), out=grad)
+            grad += g
+        m *= number(beta1)
+        xp.multiply(grad, number(1.0 - beta1), out=step)
+        m += step
+        s *= number(beta2)
+        grad *= grad
+        grad *= number(1.0 - beta2)
+        s += grad
+        xp.multiply(s, number(1.0 / second), out=step)
+        xp.sqrt(step, out=step)
+        step += number(epsilon)
+        xp.divide(m, step, out=step)
+        step *= number(lr / first)
+        w -= step

@@ -1,0 +1,28 @@
+"""The same operations on shapes alone: scratch is taken and given back, the work is counted, nothing is computed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from engine.memory import Array
+from engine.ops import Operations
+from engine.ops.operation import Operation
+
+
+class ShapeOperations(Operations):
+    """What a forecast runs on; `flops` adds up the arithmetic of the operations called so far."""
+
+    flops = 0.0
+
+    def _call(self, operation: Operation, *arguments: Any, **options: Any) -> None:
+        with self.memory.workspace(operation.workspace(*arguments, **options)):
+            self.flops += operation.flops(*arguments, **options)
+
+    def read(self, x: Array) -> np.ndarray:
+        """Zeros, which the callers take for finite values."""
+        return np.zeros(x.shape)
+
+    def is_finite(self, x: Array) -> bool:
+        return True
