@@ -1,0 +1,179 @@
+"""What the checklist judges: running quantities over the events of a run, each in constant time an event."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fnwork.curves import Floats, Smoother, number
+
+FIRST_LOSSES = 10  # their mean is what the loss is compared with
+SETTLING_UPDATES = 5  # the first updates wait for the first data, and say nothing about later ones
+LONGEST_TRACE = 256
+
+
+@dataclass(frozen=True)
+class EpochValues:
+    """One epoch's results; nan where there is none."""
+
+    epoch: float
+    train_loss: float
+    val_loss: float
+    train_metric: float
+    val_metric: float
+
+
+class Trace:
+    """A curve of any length in at most `LONGEST_TRACE` points: each time it is full, every second one is dropped."""
+
+    def __init__(self) -> None:
+        self.values: list[float] = []
+        self.every = 1
+        self._count = 0
+
+    def add(self, value: float) -> None:
+        self._count += 1
+        if self._count % self.every == 0:
+            self.values.append(value)
+        if len(self.values) >= LONGEST_TRACE:
+            self.values = self.values[1::2]
+            self.every *= 2
+
+
+@dataclass
+class Measures:
+    """The state of a run as far as the checklist needs it."""
+
+    start: Mapping[str, Any] = field(default_factory=dict)
+    end: Mapping[str, Any] = field(default_factory=dict)
+    # Training loss, by update
+    updates: int = 0
+    updates_at_full_rate: int = 0  # since the learning rate last rose: a warm-up is no time to judge
+    first_loss: float = math.nan
+    loss: Smoother = field(default_factory=lambda: Smoother(20))
+    deviation: Smoother = field(default_factory=lambda: Smoother(200))  # of one loss from the smoothed one
+    trace: Trace = field(default_factory=Trace)
+    # Values that are not finite
+    bad_losses: int = 0
+    bad_in_a_row: int = 0
+    bad_share: Smoother = field(default_factory=lambda: Smoother(20))
+    skipped: int = 0
+    skipped_in_a_row: int = 0
+    skipped_share: Smoother = field(default_factory=lambda: Smoother(50))
+    bad_validations_in_a_row: int = 0
+    last_place: str = ""
+    # Speed
+    wait: Smoother = field(default_factory=lambda: Smoother(50))
+    best_rate: float = 0.0
+    # Memory, in bytes
+    peak: float = 0.0
+    peak_of: Mapping[str, Any] = field(default_factory=dict)
+    budget: float = 0.0
+    process: float = math.nan
+    process_after_first_epoch: float = math.nan
+    # Results, by epoch
+    epochs: list[EpochValues] = field(default_factory=list)
+    metric: str = ""
+
+    def __post_init__(self) -> None:
+        self._rate = 0.0
+        self._rates: deque[float] = deque(maxlen=31)
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Adds one event; kinds that measure nothing are passed over."""
+        match event.get("kind"):
+            case "start":
+                self._take_start(event)
+            case "step":
+                self._take_step(event)
+            case "epoch":
+                self._take_epoch(event)
+            case "memory":
+                self._take_memory(event)
+            case "nonfinite":
+                self.last_place = " in ".join(str(event.get(key)) for key in ("where", "layer") if event.get(key))
+            case "resume":
+                self._take_resume(event)
+            case "end":
+                self.end = event
+
+    @property
+    def rate(self) -> float:
+        """The middle one of the newest rates, in samples a second."""
+        return statistics.median(self._rates) if self._rates else math.nan
+
+    @property
+    def updates_per_epoch(self) -> float:
+        """Updates in an epoch; 0 when it is not known."""
+        value = number(self.start.get("windows_per_epoch"))
+        return value if math.isfinite(value) else 0.0
+
+    def column(self, name: str) -> Floats:
+        """One value of every epoch."""
+        return np.array([getattr(epoch, name) for epoch in self.epochs], dtype=float)
+
+    def _take_start(self, event: Mapping[str, Any]) -> None:
+        self.start, self.end = event, {}
+        if not self.updates:
+            self.loss = Smoother(min(200.0, max(10.0, self.updates_per_epoch / 5)))
+
+    def _take_step(self, event: Mapping[str, Any]) -> None:
+        self.updates += 1
+        loss, rate = number(event.get("loss")), number(event.get("lr"))
+        self.updates_at_full_rate = 0 if rate > self._rate else self.updates_at_full_rate + 1
+        self._rate = rate if math.isfinite(rate) else self._rate
+        bad = not math.isfinite(loss)
+        skipped = bad or not math.isfinite(number(event.get("grad_norm", 0.0)))
+        self.bad_losses += bad
+        self.skipped += skipped
+        self.bad_in_a_row = self.bad_in_a_row + 1 if bad else 0
+        self.skipped_in_a_row = self.skipped_in_a_row + 1 if skipped else 0
+        self.bad_share.add(float(bad))
+        self.skipped_share.add(float(skipped))
+        if not bad:
+            known = self.loss.count
+            if known < FIRST_LOSSES:
+                self.first_loss = (self.first_loss * known + loss) / (known + 1) if known else loss
+            if known:
+                self.deviation.add(abs(loss - self.loss.value))
+            self.trace.add(self.loss.add(loss))
+        if self.updates > SETTLING_UPDATES:
+            self.wait.add(number(event.get("data_wait")))
+            speed = number(event.get("samples_per_s"))
+            if math.isfinite(speed):
+                self._rates.append(speed)
+                if self.updates % 10 == 0 and len(self._rates) == self._rates.maxlen:
+                    self.best_rate = max(self.best_rate, self.rate)
+
+    def _take_epoch(self, event: Mapping[str, Any]) -> None:
+        self.metric = next((name for name in ("accuracy", "r2") if f"val_{name}" in event), self.metric)
+        values = (number(event.get(f"{part}_{what}")) for what in ("loss", self.metric) for part in ("train", "val"))
+        self.epochs.append(EpochValues(number(event.get("epoch")), *values))
+        if "val_loss" in event:
+            bad = not math.isfinite(self.epochs[-1].val_loss)
+            self.bad_validations_in_a_row = self.bad_validations_in_a_row + 1 if bad else 0
+        if math.isnan(self.process_after_first_epoch):
+            self.process_after_first_epoch = self.process
+
+    def _take_memory(self, event: Mapping[str, Any]) -> None:
+        peak, budget = event.get("peak"), number(event.get("budget"))
+        if isinstance(peak, Mapping) and number(peak.get("total")) >= self.peak:
+            self.peak, self.peak_of = number(peak.get("total")), peak
+        self.budget = budget if math.isfinite(budget) else 0.0
+        self.process = number(event.get("process"))
+
+    def _take_resume(self, event: Mapping[str, Any]) -> None:
+        # The epochs after the checkpoint happen once more; and the process, maybe the machine, is another one.
+        last = number(event.get("epoch"))
+        self.epochs = [epoch for epoch in self.epochs if not epoch.epoch > last]
+        self.bad_in_a_row = self.skipped_in_a_row = self.bad_validations_in_a_row = 0
+        self.best_rate = 0.0
+        self._rates.clear()
+        self.process_after_first_epoch = math.nan
+        self.end = {}
