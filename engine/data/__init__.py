@@ -1,9 +1,6 @@
 """Data sets: reading, splitting, preprocessing fitted on the train part, and batches from a background thread."""
 
-from engine.data.csv_file import Table
-from engine.data.csv_file import read as read_table
 from engine.data.dataset import DataInfo, DataSet, DataSettings, Part
-from engine.data.idx import read as read_idx
 from engine.data.loader import Batch, Loader, Slot
 from engine.data.preprocessing import Preprocessing
 from engine.data.registry import DATASETS, info, load
@@ -18,9 +15,6 @@ __all__ = [
     "Part",
     "Preprocessing",
     "Slot",
-    "Table",
     "info",
     "load",
-    "read_idx",
-    "read_table",
 ]

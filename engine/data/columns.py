@@ -1,7 +1,7 @@
 """Columns of a table: telling numbers from categories, fitting on the train rows, and becoming features."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,9 +59,14 @@ class Cells:
     texts: Sequence[str]
     lines: Sequence[int]
 
-    def error(self, place: int, message: str) -> InputError:
-        """The error to raise about the cell of row `place`."""
-        return InputError(f'{self.file}, line {self.lines[place]}, column "{self.name}": {message}')
+    def error(self, text: str, message: str) -> InputError:
+        """The error to raise about the first cell that reads `text`."""
+        line = self.lines[self.texts.index(text)]
+        return InputError(f'{self.file}, line {line}, column "{self.name}": {message}')
+
+    def first_of(self, texts: Collection[str]) -> str:
+        """Which of these texts comes first in the file."""
+        return next(text for text in self.texts if text in texts)
 
 
 def is_number(text: str, decimal_comma: bool = False) -> bool:
@@ -69,25 +74,29 @@ def is_number(text: str, decimal_comma: bool = False) -> bool:
     return _NUMBER[decimal_comma].fullmatch(text) is not None
 
 
+# Below, each distinct text is looked at once: the cells of a large table repeat themselves.
+
+
 def is_numeric(cells: Cells, decimal_comma: bool) -> bool:
     """Whether a column holds numbers; InputError where it nearly does, and where its decimal mark is not the file's."""
-    present = [place for place, text in enumerate(cells.texts) if text not in MISSING]
-    others = [place for place in present if not _is_numeric_text(cells.texts[place], decimal_comma)]
+    present = set(cells.texts) - MISSING
+    others = {text for text in present if not _is_numeric_text(text, decimal_comma)}
     if not others:
         return bool(present)
-    first = cells.texts[others[0]]
-    if all(_is_numeric_text(cells.texts[place], not decimal_comma) for place in others):
+    first = cells.first_of(others)
+    if all(_is_numeric_text(text, not decimal_comma) for text in others):
         if decimal_comma:
-            raise cells.error(others[0], f'"{first}" has a decimal point, but the numbers of this file have commas')
+            raise cells.error(first, f'"{first}" has a decimal point, but the numbers of this file have commas')
         raise cells.error(
-            others[0],
+            first,
             f'"{first}" has a comma: write {first.replace(",", ".")} if it is a decimal comma, '
             f"{first.replace(',', '')} if it separates thousands",
         )
     used_as_codes = len(set(cells.texts)) * 10 <= len(cells.texts)
-    if len(present) - len(others) >= _MOSTLY * len(present) and not used_as_codes:
+    rows_of_numbers = sum(text in present and text not in others for text in cells.texts)
+    if rows_of_numbers >= _MOSTLY * sum(text in present for text in cells.texts) and not used_as_codes:
         raise cells.error(
-            others[0],
+            first,
             f'expected a number as in nearly every other row, got "{first}"; '
             "leave the cell empty if the value is missing",
         )
@@ -97,7 +106,7 @@ def is_numeric(cells: Cells, decimal_comma: bool) -> bool:
 def has_decimal_commas(columns: Sequence[Cells]) -> bool:
     """Whether a file has decimal commas: some column is numbers only if read so, and they cannot be thousands."""
     for cells in columns:
-        present = [text for text in cells.texts if text not in MISSING]
+        present = set(cells.texts) - MISSING
         with_comma = [text for text in present if "," in text and not _COMMA_MAY_BE_THOUSANDS.fullmatch(text)]
         if with_comma and all(is_number(text, decimal_comma=True) for text in present):
             return True
@@ -106,19 +115,24 @@ def has_decimal_commas(columns: Sequence[Cells]) -> bool:
 
 def numbers(cells: Cells, decimal_comma: bool) -> np.ndarray:
     """The column's values, float64, NaN where missing; InputError with the line of a cell that is no finite number."""
-    values = []
-    for place, text in enumerate(cells.texts):
-        if text in MISSING:
-            values.append(np.nan)
-        elif is_number(text, decimal_comma):
-            values.append(float(text.replace(",", ".")))
-            if abs(values[-1]) > _LARGEST:
-                raise cells.error(place, f"{text} is too large a number (the limit is {_LARGEST:g})")
-        elif _NOT_FINITE.fullmatch(text):
-            raise cells.error(place, f'"{text}" is no finite number; leave the cell empty if the value is missing')
-        else:
-            raise cells.error(place, f'expected a number, got "{text}"')
-    return np.array(values)
+    values = {text: _value(text, decimal_comma) for text in set(cells.texts)}
+    wrong = {text for text, value in values.items() if value is None}
+    if not wrong:
+        return np.array([values[text] for text in cells.texts], np.float64)
+    text = cells.first_of(wrong)
+    if is_number(text, decimal_comma):
+        raise cells.error(text, f"{text} is too large a number (the limit is {_LARGEST:g})")
+    if _NOT_FINITE.fullmatch(text):
+        raise cells.error(text, f'"{text}" is no finite number; leave the cell empty if the value is missing')
+    raise cells.error(text, f'expected a number, got "{text}"')
+
+
+def _value(text: str, decimal_comma: bool) -> float | None:
+    """The number a cell holds, NaN where it is missing, None where it is no number that can be used."""
+    if text in MISSING:
+        return np.nan
+    value = float(text.replace(",", ".")) if is_number(text, decimal_comma) else np.inf
+    return value if abs(value) <= _LARGEST else None
 
 
 def check_categories(cells: Cells) -> None:

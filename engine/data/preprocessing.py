@@ -64,21 +64,6 @@ class Preprocessing:
         """Standardised targets or outputs in the target's own units, float32 of the same shape."""
         return (outputs.astype(np.float64) * self.target_std + self.target_mean).astype(np.float32)
 
-    def transform_images(self, images: np.ndarray) -> np.ndarray:
-        """Check uint8 images (samples, height, width[, channels]) against the network's input shape.
-
-        Returns them as a data set's part would hold them; InputError tells both sizes where they differ.
-        """
-        if images.dtype != np.uint8:
-            raise InputError(f"images must hold bytes (uint8), got {images.dtype}")
-        if images.ndim == 3:
-            images = images[..., None]
-        if images.shape[1:] != self.input_shape:
-            raise InputError(
-                f"the model was trained on images of {_size(self.input_shape)}, got images of {_size(images.shape[1:])}"
-            )
-        return np.ascontiguousarray(images)
-
     def transform_table(self, table: Table) -> tuple[np.ndarray, tuple[str, ...]]:
         """Features of a table's rows, float32 (rows, features), as a part would hold them, and notes for its owner.
 
@@ -122,8 +107,8 @@ def fit_images(train_images: np.ndarray, classes: tuple[str, ...]) -> Preprocess
     pixels = np.arange(256)
     total = counts.sum(axis=1)
     mean = counts @ pixels / total
-    std = np.sqrt(counts @ pixels**2 / total - mean**2)
-    std[std < 1e-3] = 1.0  # a channel of one colour has nothing to scale
+    std = np.sqrt((counts * (pixels - mean[:, None]) ** 2).sum(axis=1) / total)
+    std[std == 0] = 1.0  # a channel of one colour has nothing to scale
     return Preprocessing(
         task="classification",
         input_shape=train_images.shape[1:],
@@ -136,7 +121,3 @@ def fit_images(train_images: np.ndarray, classes: tuple[str, ...]) -> Preprocess
 def _with_nearest(name: str, table: Table) -> str:
     near = difflib.get_close_matches(name, table.columns, 1)
     return f'"{name}"' + (f' (is it "{near[0]}"?)' if near else "")
-
-
-def _size(shape: tuple[int, ...]) -> str:
-    return " x ".join(map(str, shape))

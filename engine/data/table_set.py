@@ -72,7 +72,7 @@ def _check_target_name(table: Table, target: str) -> None:
 def _class_numbers(target: Cells) -> tuple[tuple[str, ...], np.ndarray]:
     """Sorted class names (as numbers, where all are) and the class number of every row, int32."""
     if "" in target.texts:
-        raise target.error(target.texts.index(""), "the target is missing; fill it in, or remove the row")
+        raise target.error("", "the target is missing; fill it in, or remove the row")
     names = set(target.texts)
     numeric = all(is_number(name) for name in names)
     classes = tuple(sorted(names, key=lambda name: (float(name) if numeric else 0.0, name)))
@@ -91,7 +91,7 @@ def _target_values(target: Cells, decimal_comma: bool) -> np.ndarray:
     values = table_columns.numbers(target, decimal_comma)
     missing = np.flatnonzero(np.isnan(values))
     if len(missing):
-        raise target.error(int(missing[0]), "the target is missing; fill it in, or remove the row")
+        raise target.error(target.texts[missing[0]], "the target is missing; fill it in, or remove the row")
     return values[:, None]
 
 

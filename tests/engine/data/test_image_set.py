@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.data import DataSettings, image_set, info, load, read_idx
+from engine.data import DataSettings, idx, image_set, info, load
 from engine.errors import InputError
 
 
@@ -47,7 +47,7 @@ def test_fashion_mini_is_what_its_script_makes(tmp_path):
     script["make"](image_set.DEBIAN_FASHION_MNIST, tmp_path)
     for file in sorted(tmp_path.iterdir()):
         dimensions = 3 if "images" in file.name else 1
-        assert np.array_equal(read_idx(file, dimensions), read_idx(image_set.BUNDLED / file.name, dimensions))
+        assert np.array_equal(idx.read(file, dimensions), idx.read(image_set.BUNDLED / file.name, dimensions))
     assert len(list(tmp_path.iterdir())) == 4
 
 

@@ -71,6 +71,15 @@ def test_images_are_normalised_as_the_statistics_say(dtype):
     assert np.abs(expected.std(axis=(0, 1, 2)) - 1).max() < 1e-9
 
 
+def test_a_channel_of_one_colour_becomes_zero():
+    images = np.random.default_rng(0).integers(0, 256, (SAMPLES, 6, 7, 2), dtype=np.uint8)
+    images[..., 1] = 37
+    part = Part(images, PART.targets)
+    for inputs, _ in read(loader_of(part, preprocessing=fit_images(images, ("a", "b")))):
+        assert (inputs[..., 1] == 0).all()
+        assert np.isfinite(inputs).all()
+
+
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_every_sample_comes_once_and_the_last_batch_is_smaller(shuffle):
     batches = read(loader_of(shuffle=shuffle))
