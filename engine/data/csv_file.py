@@ -36,8 +36,8 @@ def read(path: Path) -> Table:
     """Read a CSV file with a header; InputError names the file, and the line where one is at fault."""
     try:
         data = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+        raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     text = _decoded(path, data)
     separator = _sniffed(text)
     try:

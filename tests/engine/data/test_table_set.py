@@ -189,7 +189,8 @@ def test_refuses_a_target_that_is_not_there(table):
     assert 'no column "Y"; its columns are "size"' in refusal(table(csv_text(), target="Y"))
     assert 'the nearest is "colour"' in refusal(table(csv_text(), target="color"))
     assert "name the column to predict" in refusal(table(csv_text(), target=""))
-    assert "cannot be read" in refusal(DataSettings("csv", path="absent.csv", target="y"))
+    for path in ("absent.csv", ".", "a\0b"):
+        assert "cannot be read" in refusal(DataSettings("csv", path=path, target="y"))
 
 
 def test_classes_are_sorted_as_numbers_where_they_are_numbers(table):
