@@ -31,16 +31,24 @@ def read_bytes(path: Path) -> bytes:
 def replace(path: Path, content: bytes) -> None:
     """Write `content` so that a reader sees the old file or the new one, never a part. One writer at a time."""
     temporary = path.with_name(path.name + ".tmp")
-    temporary.write_bytes(content)
+    try:
+        temporary.write_bytes(content)
+        _move(temporary, path)
+    except OSError:
+        temporary.unlink(missing_ok=True)  # on a full disk its room is needed for saying so
+        raise
+
+
+def _move(source: Path, target: Path) -> None:
     for _ in range(_ATTEMPTS):
         try:
-            os.replace(temporary, path)
+            os.replace(source, target)
             return
         except PermissionError:  # Windows: a reader holds the old file for a moment
             if sys.platform != "win32":
                 raise
             time.sleep(_PAUSE)
-    os.replace(temporary, path)
+    os.replace(source, target)
 
 
 class FileLock:

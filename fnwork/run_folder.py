@@ -290,12 +290,12 @@ class RunWriter:
             self._status = {**self._status, **changes, "heartbeat": time.time()}
             write_status(self.folder, self._status)
 
-    def beat(self) -> None:
+    def beat(self, **changes: Any) -> None:
         """What the owner does about once a second: waiting events go to the disk, and the heartbeat is renewed."""
         with self._guard:
             if self._pending:
                 self.flush()
-            self.status()
+            self.status(**changes)
 
     def record(self, record: Mapping[str, Any]) -> None:
         """Write `record.toml`; keys whose value is None are left out."""

@@ -1,0 +1,86 @@
+"""test, predict, export: a run's best weights put to use."""
+
+from argparse import Namespace
+from pathlib import Path
+
+import numpy as np
+
+from engine.errors import InputError
+from fnwork.commands.common import archive_of, figure, print_json, print_table, run_folder, say
+from fnwork.text import harmless
+
+_MOST_LIKELY = 3
+
+
+def test(arguments: Namespace) -> int:
+    from fnwork import model
+
+    results = model.test(run_folder(arguments))
+    if arguments.json:
+        print_json(results)
+    else:
+        for key, value in results.items():
+            print(f"{key}  {figure(key, value)}")
+    return 0
+
+
+def predict(arguments: Namespace) -> int:
+    from fnwork import inputs, model
+
+    trained = model.load(run_folder(arguments))
+    read = inputs.read(arguments.files, trained.preprocessing)
+    for note in dict.fromkeys(read.notes):
+        say(f"note: {note}")
+    outputs = trained.predict(read.values)
+    if trained.preprocessing.task == "regression":
+        _print_values(arguments, read.names, outputs, trained.preprocessing.target)
+    else:
+        _print_classes(arguments, read.names, outputs, trained.preprocessing.classes)
+    return 0
+
+
+def _print_values(arguments: Namespace, names: tuple[str, ...], outputs: np.ndarray, target: str) -> None:
+    values = outputs.reshape(len(names), -1)[:, 0].tolist()
+    if arguments.json:
+        print_json([{"input": name, "value": value} for name, value in zip(names, values, strict=True)])
+    else:
+        rows = [[name, f"{value:.6g}"] for name, value in zip(names, values, strict=True)]
+        print_table(["input", target or "value"], rows)
+
+
+def _print_classes(arguments: Namespace, names: tuple[str, ...], outputs: np.ndarray, classes: tuple[str, ...]) -> None:
+    order = np.argsort(-outputs, axis=1, kind="stable")
+    if arguments.json:
+        print_json(
+            [
+                {
+                    "input": name,
+                    "class": classes[best[0]],
+                    "probability": float(row[best[0]]),
+                    "probabilities": {classes[place]: float(row[place]) for place in best},
+                }
+                for name, row, best in zip(names, outputs, order, strict=True)
+            ]
+        )
+        return
+    rows = []
+    for name, row, best in zip(names, outputs, order, strict=True):
+        first, *others = best[: min(_MOST_LIKELY, len(classes))]
+        also = ", ".join(f"{classes[place]} {100 * row[place]:.1f}%" for place in others)
+        rows.append([name, classes[first], f"{100 * row[first]:.1f}%", also])
+    print_table(["input", "class", "probability", "then"], rows)
+
+
+def export(arguments: Namespace) -> int:
+    from fnwork import export as exporting
+
+    folder = run_folder(arguments)
+    if arguments.to == "onnx":
+        raise InputError(
+            "export to ONNX comes with a later version; this one writes csv (curves) and safetensors (weights)"
+        )
+    output = arguments.output or Path(f"{archive_of(arguments).find(arguments.run).name}.{arguments.to}")
+    write = {"csv": exporting.curves, "safetensors": exporting.weights}[arguments.to]
+    write(folder, output)
+    print(harmless(output))
+    return 0

@@ -1,0 +1,96 @@
+"""check, forecast, fit: what can be said about a spec before anything is trained."""
+
+from argparse import Namespace
+
+from engine.errors import InputError
+from fnwork.commands.common import print_json, print_table, size, spec_file
+
+_BAR_WIDTH = 30
+
+
+def check(arguments: Namespace) -> int:
+    """Schema, data and network are looked at; nothing is trained and nothing is made."""
+    _forecast(arguments)
+    return 0
+
+
+def _forecast(arguments: Namespace):
+    from fnwork import prepare, spec
+
+    path = spec_file(arguments)
+    read, text = spec.read(path, arguments.set)
+    return read, prepare.forecast(read, text, str(path), path.parent)
+
+
+def forecast(arguments: Namespace) -> int:
+    spec, found = _forecast(arguments)
+    if arguments.json:
+        print_json(
+            {
+                "peak": found.peak,
+                "budget": spec.memory.budget_bytes,
+                "parameters": found.parameters,
+                "layers": [
+                    {
+                        "name": layer.name,
+                        "parameters": layer.parameters,
+                        "saved_bytes": layer.saved_bytes,
+                        "output_shape": list(layer.output_shape),
+                    }
+                    for layer in found.layers
+                ],
+                "timeline": [vars_of(point) for point in found.timeline],
+            }
+        )
+        return 0
+    total = found.peak["total"]
+    budget = spec.memory.budget_bytes
+    print_table(
+        ["at the peak", "bytes", ""],
+        [[name, size(count), _bar(count, total)] for name, count in found.peak.items()],
+    )
+    if budget:
+        verdict = "fits in" if total <= budget else "is over"
+        print(f"\nthe peak {verdict} the budget of {size(budget)}: {100 * total / budget:.0f}%")
+    largest = max((layer.saved_bytes for layer in found.layers), default=0)
+    print()
+    print_table(
+        ["layer", "output", "parameters", "kept for backward", ""],
+        [
+            [
+                layer.name,
+                "x".join(map(str, layer.output_shape)),
+                f"{layer.parameters:,}",
+                size(layer.saved_bytes),
+                _bar(layer.saved_bytes, largest),
+            ]
+            for layer in found.layers
+        ],
+    )
+    print(f"\n{found.parameters:,} parameters")
+    return 0
+
+
+def _bar(part: int, whole: int) -> str:
+    """A bar of eighths of a character; something that is not zero is never shown as nothing."""
+    eighths = round(8 * _BAR_WIDTH * part / whole) if whole else 0
+    full, rest = divmod(max(eighths, 1 if part else 0), 8)
+    return "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
+
+
+def vars_of(point: object) -> dict:
+    """A frozen record's fields by name."""
+    from dataclasses import asdict
+
+    return asdict(point)
+
+
+def fit(arguments: Namespace) -> int:
+    try:
+        from fnwork import fit as fitting
+    except ImportError:
+        raise InputError(
+            "this version cannot search for settings yet; fnwork forecast SPEC --set train.micro_batch=16 tells what a "
+            "change brings"
+        ) from None
+    return fitting.command(spec_file(arguments), arguments.budget, arguments.write)

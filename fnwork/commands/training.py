@@ -1,0 +1,104 @@
+"""run, resume, stop."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from engine.errors import InputError
+from fnwork.archive import Archive
+from fnwork.cli import DONE, RUN_FAILED, STOPPED
+from fnwork.commands.common import archive_of, figure, made_archive, print_json, run_folder, say
+from fnwork.commands.records import document
+from fnwork.run_folder import ALIVE_STATES, RunReader, request
+from fnwork.text import harmless
+
+_SHOW_CURSOR = "\x1b[?25h"
+_STOP_SECONDS = 60.0
+
+
+def run(arguments: Namespace) -> int:
+    path = Path(arguments.spec)
+    archive = made_archive(arguments)
+    path = path if path.is_file() else archive.find_spec(arguments.spec)
+    return _train(arguments, lambda: _new(archive, path, arguments.set))
+
+
+def resume(arguments: Namespace) -> int:
+    folder = run_folder(arguments)
+    return _train(arguments, lambda: _again(archive_of(arguments), folder))
+
+
+def _new(archive: Archive, path: Path, settings: list[str]):
+    from fnwork.run import Run
+
+    return Run.start(archive, path, settings)
+
+
+def _again(archive: Archive, folder: Path):
+    from fnwork.run import Run
+
+    return Run.resume(archive, folder)
+
+
+def _train(arguments: Namespace, make: Callable) -> int:
+    from fnwork.commands.progress import Progress
+
+    owned = make()
+    if not arguments.json:
+        print(f"run: {harmless(owned.folder)}", flush=True)
+    with Progress(owned.folder, to_stderr=arguments.json) as progress, stopping_on_interrupt(owned, progress.note):
+        result = owned.execute(progress.take)
+    if arguments.json:
+        print_json(document(owned.folder) | {"message": result.message})
+    else:
+        figures = "  ".join(f"{key} {figure(key, value)}" for key, value in result.results.items())
+        print(f"{result.state}{'  ' if figures else ''}{figures}", flush=True)
+    if result.message:
+        say(f"fnwork: {result.message}")
+    if result.state == "stopped":
+        say(f"resume it with: fnwork resume {owned.folder.name}")
+    return {"failed": RUN_FAILED, "stopped": STOPPED}.get(result.state, DONE)
+
+
+@contextmanager
+def stopping_on_interrupt(owned, note: Callable[[str], None]) -> Iterator[None]:
+    """Ctrl-C once saves and stops; twice ends the process at once. A request to terminate counts the same."""
+    asked = threading.Event()
+
+    def on_signal(number: int, frame: object) -> None:
+        if asked.is_set():
+            if sys.stderr.isatty():
+                os.write(2, _SHOW_CURSOR.encode())  # the progress bar hid it
+            os._exit(STOPPED)
+        asked.set()
+        # In a thread, because a handler may interrupt the very lock that a request needs.
+        threading.Thread(target=lambda: (owned.stop(), note("saving and stopping; Ctrl-C again ends at once"))).start()
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def stop(arguments: Namespace) -> int:
+    folder = run_folder(arguments)
+    reader = RunReader(folder)
+    if reader.state() not in ALIVE_STATES:
+        raise InputError(f"{harmless(folder.name)} is not running: it is {reader.state()}")
+    request(folder, "stop")
+    give_up = time.monotonic() + _STOP_SECONDS
+    while (state := reader.state()) in ALIVE_STATES:
+        if time.monotonic() > give_up:
+            say(f"{folder.name} was asked to stop, and is still at work")
+            return DONE
+        time.sleep(0.05)
+    print(f"{state}: {harmless(folder.name)}")
+    return DONE

@@ -1,0 +1,124 @@
+"""From a spec to what the engine takes: layer tables, settings, data; and the complete account of both."""
+
+import platform
+import sys
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tomli_w
+
+import fnwork
+from engine import data, zoo
+from engine.data import DataSet, DataSettings
+from engine.device import Device, choose
+from engine.errors import InputError
+from engine.forecast import Forecast
+from engine.forecast import forecast as engine_forecast
+from engine.model import InvalidLayer
+from engine.trainer import Settings, Trainer
+from fnwork import spec as specs
+from fnwork.run_folder import without_none
+from fnwork.spec import Spec
+from fnwork.spec_errors import KeyPath, Problem, SpecError, dotted
+from fnwork.spec_text import parse_text
+
+CUDA_ALIGNMENT = 512
+USED, VERSIONS = "used", "versions"  # the tables of resolved.toml that are not of the spec
+
+
+def data_settings(spec: Spec, base_folder: Path) -> DataSettings:
+    """The `[data]` table for the engine; a relative path starts at `base_folder`, the spec file's folder."""
+    values = {field.name: getattr(spec.data, field.name) for field in fields(DataSettings)}
+    if spec.data.path:
+        values["path"] = str((base_folder / Path(spec.data.path).expanduser()).resolve())
+    return DataSettings(**values)
+
+
+def trainer_settings(spec: Spec) -> Settings:
+    """What the trainer is told: `[train]`, `[precision]`, `[memory]` and the seed."""
+    given = {
+        **spec.train.model_dump(),
+        **spec.precision.model_dump(),
+        "seed": spec.seed,
+        "budget": spec.memory.budget_bytes,
+        "recompute": spec.memory.recompute,
+    }
+    return Settings(**given)
+
+
+def layers(spec: Spec) -> list[dict[str, Any]]:
+    """The network as layer tables, a preset written out."""
+    if spec.model.preset is None:
+        return [dict(layer) for layer in spec.model.layers]
+    return zoo.layers(spec.model.preset, dict(spec.model.options))
+
+
+def trainer(spec: Spec, text: str, file: str, data_set: DataSet) -> Trainer:
+    """The trainer of a spec; a layer that does not fit is refused at its line of the spec's text."""
+    try:
+        return Trainer(layers(spec), data_set, trainer_settings(spec), spec.device.use, spec.data.augment)
+    except InvalidLayer as error:
+        raise misfit(error, spec, text, file) from error
+
+
+def misfit(error: InvalidLayer, spec: Spec, text: str, file: str) -> SpecError:
+    """The error of a layer that does not fit the one before it, at its place in the spec's text."""
+    place: KeyPath = ("model", "preset") if spec.model.preset else ("model", "layers", error.index)
+    line, column = parse_text(text).places.key(place)
+    return SpecError(file, (Problem(line, column, dotted(place), str(error)),))
+
+
+def forecast(spec: Spec, text: str, file: str, base_folder: Path) -> Forecast:
+    """The memory of one window, as the run on this machine will take it; errors have their place in the spec's text."""
+    info = data.info(data_settings(spec, base_folder), spec.seed)
+    try:
+        device = choose(spec.device.use)
+        alignment, on_device = device.alignment, 0 if device.is_cuda else info.nbytes
+    except InputError:  # a card that this machine lacks
+        alignment, on_device = CUDA_ALIGNMENT, 0
+    try:
+        return engine_forecast(
+            layers(spec),
+            info.input_shape,
+            info.outputs,
+            trainer_settings(spec),
+            alignment=alignment,
+            data_bytes=on_device,
+            samples=info.train_samples,
+        )
+    except InvalidLayer as error:
+        raise misfit(error, spec, text, file) from error
+
+
+def account(spec: Spec, settings: DataSettings, data_set: DataSet, device: Device) -> dict[str, Any]:
+    """Every value a run uses, for `resolved.toml`: the spec's, and what it was run with."""
+    return {
+        **specs.resolved(spec),
+        USED: {
+            "device": device.name,
+            "device_use": device.use,
+            "device_why": device.why,
+            "data_path": settings.path,
+            "data_fingerprint": data_set.fingerprint,
+        },
+        VERSIONS: {
+            "fnwork": fnwork.__version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "system": sys.platform,
+        },
+    }
+
+
+def spec_of(resolved: Mapping[str, Any], where: str) -> Spec:
+    """The spec that `resolved.toml` holds, with the data's path made absolute."""
+    tables = {key: value for key, value in resolved.items() if key not in (USED, VERSIONS)}
+    path = resolved.get(USED, {}).get("data_path", "") if isinstance(resolved.get(USED), dict) else ""
+    if path and isinstance(tables.get("data"), dict):
+        tables["data"] = {**tables["data"], "path": path}
+    if not tables:
+        raise InputError(f"{where}: missing or damaged, so what the run was trained with is not known")
+    return specs.parse(tomli_w.dumps(without_none(tables)), where)
