@@ -59,4 +59,9 @@ class Flatten(Layer):
         return y
 
     def backward(self, grad: Array, run: Pass, saved: Saved) -> Array | None:
-        return run.memory.reshape(grad, (grad.shape[0], *self.input_shape))
+        if grad.dtype == self.input_dtype:
+            return run.memory.reshape(grad, (grad.shape[0], *self.input_shape))
+        dx = self.input_gradient(grad.shape[0], run)
+        run.operations.copy(grad, dx)
+        run.memory.give(grad)
+        return dx
