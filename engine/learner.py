@@ -22,6 +22,8 @@ from engine.precision import LossScale
 from engine.recompute import Plan
 from engine.settings import Settings
 
+# Values that are not finite are looked for once a window, by the gradient's norm, so NumPy need not warn of each.
+quiet = np.errstate(over="ignore", invalid="ignore", divide="ignore")
 DATA_SLOTS = 2  # one micro-batch is prepared while the other is worked on
 
 
@@ -70,6 +72,7 @@ class Learner:
         self.totals = self.memory.take((TOTALS,), np.float64, "workspace")
         operations.fill(self.totals, 0.0)
 
+    @quiet
     def accumulate(
         self, inputs: Array, targets: Array, window_samples: int, plan: Plan, counter: tuple[int, int, int]
     ) -> None:
@@ -81,6 +84,7 @@ class Learner:
 
         self.model.train(inputs, loss, plan, Pass(self.operations, training=True, counter=counter))
 
+    @quiet
     def update(self, lr: float, last_inputs: Array) -> Update:
         """Ends the window: unscale, clip, move the weights; or skip all of it when anything is not finite."""
         totals = self._read_totals()
@@ -104,6 +108,7 @@ class Learner:
         self._read_totals()
         self._end_window(False)
 
+    @quiet
     def evaluate(self, inputs: Array, targets: Array) -> np.ndarray:
         """The loss and metric sums of a batch under the running statistics."""
         outputs = self.model.predict(inputs, Pass(self.operations, training=False))

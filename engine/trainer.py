@@ -22,7 +22,7 @@ from engine.device import choose
 from engine.errors import InputError, RunError
 from engine.events import Event
 from engine.forecast import forecast
-from engine.layers import Pass
+from engine.layers import BatchNorm, Pass, Residual
 from engine.learner import Learner, Update
 from engine.losses import TOTALS, metrics
 from engine.memory import Array, Memory
@@ -35,6 +35,7 @@ from engine.state import State
 __all__ = ["Settings", "Trainer"]
 
 MAX_SKIPS = 5  # windows in a row that may be skipped at the lowest loss scale before training stops
+NOISY_BATCH = 32  # samples below which the statistics of batch norm become noisy
 MEMORY_INTERVAL = 1.0  # seconds between memory events within an epoch
 
 
@@ -97,14 +98,15 @@ class Trainer:
         """Trains from where the state stands. Ends with one "end" event; raises only for faults of this program."""
         self._began = time.monotonic()
         yield self._event("start", **self._description())
+        for message in self._warnings():
+            yield self._event("warning", message=message)
         try:
             yield from self._epochs()
         except RunError as error:
             self._ended = "failed"
             yield self._end("failed", str(error))
         finally:
-            for loader in self._loaders.values():
-                loader.close()
+            self._close_loaders()
 
     def _epochs(self) -> Iterator[Event]:
         settings = self.settings
@@ -244,6 +246,7 @@ class Trainer:
         """Probabilities (N, classes), or values in the target's units (N, 1), for raw inputs as in a part."""
         targets = np.zeros((len(inputs), *self._slots[0].targets.shape[1:]), self._slots[0].targets.dtype)
         results: list[np.ndarray] = []
+        self._close_loaders()
         loader = Loader(
             Part(inputs, targets), self.data.preprocessing, self._slots, seed=self.settings.seed, shuffle=False
         )
@@ -310,8 +313,7 @@ class Trainer:
 
     def _loader(self, part: str, shuffle: bool = True) -> Loader:
         """The loader of a part; all share the slots, so the others are closed first."""
-        for other in self._loaders.values():
-            other.close()
+        self._close_loaders()
         name = part if shuffle else f"{part} in order"
         if name not in self._loaders:
             samples: Part | None = getattr(self.data, part)
@@ -326,6 +328,10 @@ class Trainer:
                 shuffle=shuffle,
             )
         return self._loaders[name]
+
+    def _close_loaders(self) -> None:
+        for loader in self._loaders.values():
+            loader.close()
 
     def _host_slots(self) -> list[Slot]:
         """Where batches are prepared: the ledger's own data arrays on the CPU, buffers on the host for a card."""
@@ -361,6 +367,16 @@ class Trainer:
     @staticmethod
     def _named(prefix: str, values: Mapping[str, float]) -> dict[str, float]:
         return {f"{prefix}_{name}": value for name, value in values.items()}
+
+    def _warnings(self) -> Iterator[str]:
+        settings = self.settings
+        normed = any(isinstance(layer, BatchNorm | Residual) for layer in self._learner.model.layers)
+        if normed and settings.accumulate > 1 and settings.micro_batch < NOISY_BATCH:
+            yield (
+                f"batch norm sees {settings.micro_batch} samples at a time, although an update sees "
+                f"{settings.micro_batch * settings.accumulate}: below {NOISY_BATCH} its statistics are noisy. "
+                "Use a larger train.micro_batch with less train.accumulate, or layer_norm"
+            )
 
     def _description(self) -> dict[str, Any]:
         settings, data = self.settings, self.data

@@ -84,10 +84,14 @@ class Builder:
         self.count += 1
         if not isinstance(made.value, ArraySpec):
             if fan_in:
-                draws = np.random.Generator(np.random.Philox(key=[self.seed, self.count]))
                 bound = 1.0 / sqrt(fan_in)
-                host = draws.uniform(-bound, bound, size=shape).astype(self.parameter_dtype)
-                made.value[...] = host if isinstance(made.value, np.ndarray) else _to_device(made.value, host)
+                draws = np.random.Generator(np.random.Philox(key=[self.seed, self.count]))
+                host = made.value if isinstance(made.value, np.ndarray) else np.empty(shape, self.parameter_dtype)
+                draws.random(out=host, dtype=host.dtype)
+                host *= 2.0 * bound
+                host -= bound
+                if host is not made.value:
+                    made.value.set(host)
             else:
                 made.value[...] = value
             made.gradient[...] = 0
@@ -99,12 +103,6 @@ class Builder:
         made = self.memory.take((size,), self.parameter_dtype, category)
         self.operations.fill(made, value)
         return made
-
-
-def _to_device(like: Array, host: np.ndarray) -> Array:
-    import cupy
-
-    return cupy.asarray(host, dtype=like.dtype)
 
 
 class Layer:

@@ -1,0 +1,107 @@
+"""Time and memory of a reference workload, each in a process of its own.
+
+    python -m tests.bench.step R128 --mode mixed --recompute auto --budget 180MiB
+    python -m tests.bench.step C10
+
+Prints one JSON line: median and best milliseconds of a window, the ledger's peak and the forecast's (bytes), the growth of the
+process's peak resident memory over its size before the first window and over its size before the run was built, and what is
+fixed: the growth of a process that only multiplies two small matrices and compiles the kernels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import resource
+import statistics
+import sys
+import time
+
+import numpy as np
+import psutil
+
+from engine import zoo
+from engine.trainer import Settings, Trainer
+from tests.bench.workloads import WORKLOADS, made_up
+
+UNITS = {"MiB": 2**20, "GiB": 2**30}
+
+
+def peak() -> int:
+    """The largest resident size of this process so far, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def resident() -> int:
+    """The resident size of this process now, in bytes."""
+    return psutil.Process().memory_info().rss
+
+
+def warm_up() -> None:
+    """Takes the memory that does not depend on the network: a small network trains once, and a product of a usual size is taken,
+    since BLAS keeps its packing buffers."""
+    small = WORKLOADS["R128"].__class__("res3", (8, 8, 3), 2, 0)
+    layers = zoo.layers("res3", {"blocks": 1, "width": 0.25})
+    for mode in ("fp32", "mixed"):
+        for _ in Trainer(layers, made_up(small), Settings(micro_batch=2, epochs=1, mode=mode), "cpu").run():
+            pass
+    left, right = np.ones((2048, 2304), np.float32), np.ones((2304, 288), np.float32)
+    np.matmul(left, right), np.matmul(left.T, left[:, :288])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("workload", choices=WORKLOADS)
+    parser.add_argument("--mode", choices=("fp32", "mixed"), default="fp32")
+    parser.add_argument("--recompute", default="none")
+    parser.add_argument("--budget", default="")
+    parser.add_argument("--batch", type=int, default=0)
+    parser.add_argument("--windows", type=int, default=6)
+    options = parser.parse_args()
+    workload = WORKLOADS[options.workload]
+    batch = options.batch or workload.batch
+    number, unit = re.fullmatch(r"(\d+) ?(MiB|GiB)|", options.budget).groups()
+    settings = Settings(
+        epochs=1,
+        micro_batch=batch,
+        mode=options.mode,
+        recompute=options.recompute,
+        budget=int(number) * UNITS[unit] if number else 0,
+        limit_windows=options.windows,
+    )
+    data = made_up(workload.__class__(workload.preset, workload.input_shape, batch, 0), options.windows)
+    before_fixed = resident()
+    warm_up()
+    built = resident()
+    trainer = Trainer(zoo.layers(workload.preset), data, settings, "cpu")
+    first = resident()
+    began, times = time.perf_counter(), []
+    for event in trainer.run():
+        if event.kind == "step":
+            now = time.perf_counter()
+            times.append((now - began) * 1e3)
+            began = now
+    grown = peak()
+    print(
+        json.dumps(
+            {
+                "workload": options.workload,
+                "batch": batch,
+                "mode": options.mode,
+                "recompute": options.recompute,
+                "median_ms": round(statistics.median(times[1:]), 1),
+                "best_ms": round(min(times[1:]), 1),
+                "ledger_peak_mib": round((trainer.memory.peak["total"] - data.nbytes) / 2**20, 1),
+                "forecast_off_bytes": trainer.memory.peak["total"] - trainer.forecast.peak["total"],
+                "growth_before_first_window_mib": round((grown - first) / 2**20, 1),
+                "growth_before_build_mib": round((grown - built) / 2**20, 1),
+                "fixed_mib": round((built - before_fixed) / 2**20, 1),
+                "recomputed_share": round(trainer.forecast.recomputed_work / trainer.forecast.work, 3),
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
