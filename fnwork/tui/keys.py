@@ -62,9 +62,17 @@ ACTIONS: tuple[Action, ...] = (
     Action("remove", "delete", "Delete", "Delete this spec's file; asks first", "edit", footer=False),
     # Live
     Action("pause", "space,p", "Pause/continue", "Pause the run, or let it continue", "live"),
-    Action("stop", "s", "Stop", "Save and stop the run", "live"),
+    Action("stop", "s", "Stop", "Save and stop the run; it can be resumed", "live"),
     Action("resume", "r", "Resume", "Go on with a run that was stopped or interrupted", "live"),
     Action("log_axis", "l", "Log axis", "Loss on a logarithmic axis, or on a linear one", "live"),
+    Action("next_chart", "v", "Next chart", "Loss, accuracy, memory and learning rate in turn", "live"),
+    Action("over", "x", "x axis", "Draw over epochs, updates or time", "live", footer=False),
+    Action("zoom_in", "plus,equals_sign", "Zoom in", "See less of the x axis, larger", "live", footer=False),
+    Action("zoom_out", "minus", "Zoom out", "See more of the x axis", "live", footer=False),
+    Action("pan_left", "left", "Earlier", "Move the zoomed charts to the left", "live", footer=False, priority=True),
+    Action("pan_right", "right", "Later", "Move the zoomed charts to the right", "live", footer=False, priority=True),
+    Action("whole", "0,home", "Whole run", "Undo the zoom", "live", footer=False, priority=True),
+    Action("spec", "e", "Edit a copy", "Open a copy of the run's spec in Edit", "live", footer=False),
     # Runs
     Action("open", "enter", "Open", "The run's record: spec, result and curves", "runs"),
     Action("watch", "w", "Watch", "Show the run in Live", "runs"),

@@ -1,21 +1,256 @@
-"""Live."""
+"""Live: a run as it goes on, read from its folder, whichever process trains it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
+from textual import on
+from textual.containers import Container
+from textual.events import Resize
+from textual.reactive import reactive
 from textual.widget import Widget
-from textual.widgets import Static
+from textual.widgets import OptionList, Static
 
-from fnwork.tui import keys
+from engine.errors import InputError
+from fnwork.run_folder import request
+from fnwork.tui import keys, pictures
+from fnwork.tui.pictures import OVER, Over, Zoom
 from fnwork.tui.place import PlaceScreen
+from fnwork.tui.relaunch import open_copy
+from fnwork.tui.screens.dialogs import Ask, Choice
+from fnwork.tui.watch import RunWatch
+from fnwork.tui.widgets.checklist_view import ChecklistView, details
+from fnwork.tui.widgets.curve_plot import CurvePlot
+from fnwork.tui.widgets.event_log import EventLog
+from fnwork.tui.widgets.memory_bar import MemoryBar
+from fnwork.tui.widgets.memory_history import MemoryHistory
+from fnwork.tui.widgets.plot_axis import Axis
+from fnwork.tui.widgets.run_header import RunHeader
+
+TICK = 0.2
+"""Seconds between two looks into the run's folder."""
+
+CHARTS = ("loss", "metric", "memory-history", "rate")
+_NOTHING = """\
+No run is being watched.
+
+F2  Edit: choose a spec and train it
+F4  Runs: choose a run and watch it
+
+A run that another window or `fnwork run` has started here is shown by itself."""
+_ASKED = {"pause": "pausing", "continue": "continuing", "stop": "stopping"}
 
 
 class LiveScreen(PlaceScreen):
-    """Live."""
+    """The place where a run is watched."""
 
     PLACE = "live"
+    CSS_PATH = "live.tcss"
     BINDINGS = keys.bindings("live")
+    chart: reactive[str] = reactive("loss")
+    """The chart that is shown where there is not room for all."""
+    over: reactive[Over] = reactive("epoch")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.run: RunWatch | None = None
+        self._zoom = Zoom()
+        self._wake = asyncio.Event()
+        self._due = True
+        self._asked = ""
+        """What the run has been asked for and has not done yet."""
 
     def compose_place(self) -> Iterable[Widget]:
-        yield Static("live")
+        yield RunHeader()
+        yield MemoryBar()
+        yield Static(_NOTHING, id="nothing", markup=False)
+        with Container(id="panes"):
+            with Container(id="charts"):
+                yield CurvePlot("Loss", id="loss", classes="chart")
+                yield CurvePlot("Accuracy", id="metric", classes="chart")
+                yield MemoryHistory(id="memory-history", classes="chart")
+                yield CurvePlot("Learning rate", id="rate", classes="chart")
+            with Container(id="side"):
+                checklist = ChecklistView(id="checklist")
+                checklist.border_title = "Checklist"
+                yield checklist.add_class("pane")
+                events = EventLog(id="events")
+                events.border_title = "Events"
+                yield events.add_class("pane")
+
+    def on_mount(self) -> None:
+        self.watch(self.app, "run_folder", self.turn_to)
+        self.run_worker(self._follow(), group="follow", exit_on_error=True)
+
+    def on_resize(self, event: Resize) -> None:
+        width, height = event.size
+        self.set_class(width >= 110 and height >= 34, "-framed")
+        self.set_class(width >= 150 and height >= 44, "-large")
+
+    def on_screen_resume(self) -> None:
+        self.look_now()
+
+    def turn_to(self, folder: Path | None) -> None:
+        """Watch another run, or none."""
+        self.run = RunWatch(folder) if folder is not None else None
+        self._zoom.reset()
+        self._asked = ""
+        self.set_class(folder is None, "-nothing")
+        self.look_now()
+
+    def look_now(self) -> None:
+        """Look into the folder and draw, without waiting for the next tick."""
+        self._due = True
+        self._wake.set()
+
+    async def _follow(self) -> None:
+        while True:
+            if self.is_current:
+                await self._look()
+            self._wake.clear()
+            try:
+                await asyncio.wait_for(self._wake.wait(), TICK)
+            except TimeoutError:
+                continue
+
+    async def _look(self) -> None:
+        run = self.run
+        if run is None:
+            alive = await asyncio.to_thread(self._newest_alive)
+            if alive is not None and self.fnwork.run_folder is None:
+                self.fnwork.run_folder = alive
+            return
+        changed = await asyncio.to_thread(run.look)
+        if run is self.run and (changed or self._due):
+            self._due = False
+            self._show(run)
+
+    def _newest_alive(self) -> Path | None:
+        try:
+            runs = self.fnwork.archive.list()
+        except InputError:
+            return None
+        return next((run.path for run in reversed(runs) if run.state in ("running", "paused")), None)
+
+    def _show(self, run: RunWatch) -> None:
+        axis = self._zoom.axis(pictures.x_range(run, self.over))
+        with self.app.batch_update():
+            self._show_header(run)
+            self.query_one(MemoryBar).show(run.memory)
+            self.query_one("#loss", CurvePlot).show(pictures.loss_picture(run, self.over, axis))
+            self.query_one("#metric", CurvePlot).show(pictures.metric_picture(run, self.over, axis))
+            self.query_one("#rate", CurvePlot).show(pictures.rate_picture(run, self.over, axis))
+            self.query_one(MemoryHistory).show(*pictures.memory_picture(run, self.over, axis))
+            self.query_one(EventLog).show(run.log)
+            self.query_one(ChecklistView).show(run.checklist())
+
+    def _show_header(self, run: RunWatch) -> None:
+        progress = run.progress()
+        reached = {"pause": "paused", "continue": "running"}.get(self._asked)
+        if progress.state == reached or run.is_over:
+            self._asked = ""
+        self.query_one(RunHeader).show(progress, _ASKED.get(self._asked, ""))
+        self.refresh_bindings()
+
+    # --- what the person asks for ---
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        run = self.run
+        if action in ("pause", "stop"):
+            return run is not None and not run.is_over
+        if action == "resume":
+            return run is not None and run.can_resume
+        return True
+
+    def action_pause(self) -> None:
+        """Pause the run, or let it continue."""
+        if self.run is not None:
+            paused = self.run.state == "paused" or self._asked == "pause"
+            self._ask("continue" if paused else "pause")
+
+    def action_stop(self) -> None:
+        """Save and stop the run; it can be resumed, so that nothing is lost by it."""
+        self._ask("stop")
+
+    def _ask(self, word: str) -> None:
+        run = self.run
+        if run is None or run.is_over:
+            return
+        own = self.fnwork.current_run
+        if own is not None and own.folder == run.folder:
+            {"pause": own.pause, "continue": own.proceed, "stop": self.fnwork.training.stop}[word]()
+        else:
+            try:
+                request(run.folder, word)
+            except InputError as error:
+                self.notify(str(error), severity="error", markup=False)
+                return
+        self._asked = word
+        self.look_now()
+
+    def action_resume(self) -> None:
+        """Go on with the run from its last checkpoint."""
+        if self.run is not None and not self.fnwork.resume(self.run.folder):
+            self.notify("A run is going on in this window; stop it first.", severity="warning")
+
+    def action_spec(self) -> None:
+        """Open a copy of the run's spec in Edit."""
+        if self.run is not None:
+            open_copy(self, self.run.folder)
+
+    def action_log_axis(self) -> None:
+        """Loss on a logarithmic axis, or on a linear one."""
+        plot = self.query_one("#loss", CurvePlot)
+        plot.log = not plot.log
+
+    def action_next_chart(self) -> None:
+        """Show the next chart, where there is not room for all."""
+        self.chart = CHARTS[(CHARTS.index(self.chart) + 1) % len(CHARTS)]
+
+    def watch_chart(self, chart: str) -> None:
+        second = chart if chart != "loss" else "metric"
+        for name in CHARTS:
+            widget = self.query_one(f"#{name}")
+            widget.set_class(name == chart, "-chosen")
+            widget.set_class(name == second, "-second")
+
+    def action_over(self) -> None:
+        """Draw over epochs, updates or time."""
+        self.over = OVER[(OVER.index(self.over) + 1) % len(OVER)]
+        self._zoom.reset()
+        self.look_now()
+
+    def action_zoom_in(self) -> None:
+        """See half as much of the x axis."""
+        self._change_view(lambda whole: self._zoom.scale(0.5, whole))
+
+    def action_zoom_out(self) -> None:
+        """See twice as much of the x axis."""
+        self._change_view(lambda whole: self._zoom.scale(2.0, whole))
+
+    def action_pan_left(self) -> None:
+        """Move to what was earlier."""
+        self._change_view(lambda whole: self._zoom.pan(-0.25, whole))
+
+    def action_pan_right(self) -> None:
+        """Move to what came later."""
+        self._change_view(lambda whole: self._zoom.pan(0.25, whole))
+
+    def _change_view(self, change: Callable[[Axis], None]) -> None:
+        if self.run is not None:
+            change(pictures.x_range(self.run, self.over))
+            self.look_now()
+
+    def action_whole(self) -> None:
+        """See the whole run again."""
+        self._zoom.reset()
+        self.look_now()
+
+    @on(OptionList.OptionSelected, "#checklist OptionList")
+    def show_check(self) -> None:
+        """Everything about the chosen entry of the checklist."""
+        check = self.query_one(ChecklistView).chosen
+        if check is not None:
+            self.app.push_screen(Ask(check.title, details(check), [Choice("cancel", "c", "Close")]))

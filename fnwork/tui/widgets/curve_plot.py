@@ -1,4 +1,4 @@
-"""Curves of a run over its updates, epochs or time: linear or logarithmic, with a gap and a mark where a value is not finite."""
+"""Curves on a linear or logarithmic axis, with a gap and a mark where a value is not finite."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from fnwork.tui.widgets.plot_axis import Axis, fitting, number
-from fnwork.tui.widgets.plot_canvas import Canvas, Floats
+from fnwork.curves import Floats, thinned
+from fnwork.tui.widgets.plot_axis import Axis, fitting, label_line, number
+from fnwork.tui.widgets.plot_canvas import Canvas
 
-_GUTTER = 8  # columns for the labels on the left: fixed, so that nothing moves when numbers grow
+GUTTER = 8  # columns for the labels on the left: fixed, so that nothing moves when numbers grow
+WHOLE = Axis(0.0, 1.0)
 _BAD = 100
 _VALUE_WIDTH = 7
 
@@ -42,8 +44,7 @@ class Picture:
 
     title: str
     curves: Sequence[Curve] = ()
-    x_low: float = 0.0
-    x_high: float = 1.0
+    x_axis: Axis = WHOLE
     x_label: Callable[[float, float], str] = number
     x_unit: str = ""
     percent: bool = False
@@ -53,12 +54,11 @@ class Picture:
 
 @dataclass
 class _Drawn:
-    """A picture drawn for one size: the canvas, ticks by row, labels below, and what has to be said."""
+    """A picture drawn for one size: the canvas, ticks by row, and what has to be said."""
 
     canvas: Canvas
     styles: list[str]
     y_ticks: dict[int, str]
-    x_ticks: list[tuple[int, str]]
     remarks: list[str] = field(default_factory=list)
 
 
@@ -87,7 +87,7 @@ class CurvePlot(Widget):
         & > .curve-plot--run-7 { color: $foreground; }
     }
     """
-    COMPONENT_CLASSES = {  # noqa: RUF012 - Textual's own name and type
+    COMPONENT_CLASSES = {
         f"curve-plot--{name}"
         for name in ("title", "quiet", "grid", "remark", "bad", "train", "raw", "validation", "other")
     } | {f"curve-plot--run-{index}" for index in range(8)}
@@ -102,6 +102,7 @@ class CurvePlot(Widget):
     def show(self, picture: Picture) -> None:
         """Draw a picture from now on."""
         self.picture = picture
+        self.border_title = picture.title
         self._drawn = None
         self.refresh()
 
@@ -118,10 +119,10 @@ class CurvePlot(Widget):
         return self._picture_drawn().remarks
 
     def render_line(self, y: int) -> Strip:
-        width, height = self.size
+        width, height = self.content_size
         if y == 0:
             pieces = self._title_line(width)
-        elif y >= height - 1 or width <= _GUTTER:
+        elif y >= height - 1 or width <= GUTTER:
             pieces = self._x_axis_line(width) if y == height - 1 else []
         else:
             pieces = self._curve_line(y - 1)
@@ -132,11 +133,15 @@ class CurvePlot(Widget):
 
     def _title_line(self, width: int) -> list[tuple[str, Style]]:
         picture = self.picture
-        pieces = [(picture.title, self._style("title")), (" log" if self.log else "", self._style("remark"))]
+        framed = bool(self.styles.border_top[0])  # then the frame has the title
+        pieces = [
+            ("" if framed else f"{picture.title} ", self._style("title")),
+            ("log " if self.log else "", self._style("remark")),
+        ]
         for curve in picture.curves:
             if not curve.background:
                 sign = curve.marker or "━"
-                pieces.append((f"  {sign} ", self._style(curve.style)))
+                pieces.append((f" {sign} ", self._style(curve.style)))
                 pieces.append((f"{curve.name} ", self._style("quiet")))
                 pieces.append((_last_value(curve.y, picture.percent).ljust(_VALUE_WIDTH), Style.null()))
         remarks = " · ".join(self.remarks)
@@ -148,9 +153,9 @@ class CurvePlot(Widget):
         quiet, grid = self._style("quiet"), self._style("grid")
         if not any(curve.x.size for curve in self.picture.curves):
             text = self.picture.empty if row == drawn.canvas.rows // 2 else ""
-            return [(" " * (_GUTTER - 1), quiet), ("│", grid), (text.center(drawn.canvas.columns), quiet)]
+            return [(" " * (GUTTER - 1), quiet), ("│", grid), (text.center(drawn.canvas.columns), quiet)]
         label = drawn.y_ticks.get(row)
-        pieces = [((label or "").rjust(_GUTTER - 2) + " ", quiet), ("┤" if label is not None else "│", grid)]
+        pieces = [((label or "").rjust(GUTTER - 2) + " ", quiet), ("┤" if label is not None else "│", grid)]
         for text, style in drawn.canvas.runs(row):
             if style == -1:
                 pieces.append((("┈" if label is not None else " ") * len(text), grid))
@@ -159,17 +164,8 @@ class CurvePlot(Widget):
         return pieces
 
     def _x_axis_line(self, width: int) -> list[tuple[str, Style]]:
-        line = [" "] * width
-        free_from = 0
-        unit = self.picture.x_unit
-        for column, label in self._picture_drawn().x_ticks:
-            start = min(max(_GUTTER + column - len(label) // 2, 0), width - len(label))
-            if start >= free_from:
-                line[start : start + len(label)] = label
-                free_from = start + len(label) + 2
-        if len(unit) + 1 < _GUTTER and width >= _GUTTER:
-            line[: len(unit)] = unit
-        return [("".join(line), self._style("quiet"))]
+        picture = self.picture
+        return [(label_line(picture.x_axis, width, GUTTER, picture.x_label, picture.x_unit), self._style("quiet"))]
 
     def _style(self, name: str) -> Style:
         return self.get_component_rich_style(f"curve-plot--{name}")
@@ -177,18 +173,18 @@ class CurvePlot(Widget):
     # --- drawing ---
 
     def _picture_drawn(self) -> _Drawn:
-        if self._drawn is None or self._drawn[0] != self.size:
-            columns, rows = max(1, self.size.width - _GUTTER), max(1, self.size.height - 2)
-            self._drawn = (self.size, draw(self.picture, columns, rows, log=self.log))
+        if self._drawn is None or self._drawn[0] != self.content_size:
+            columns, rows = max(1, self.content_size.width - GUTTER), max(1, self.content_size.height - 2)
+            self._drawn = (self.content_size, draw(self.picture, columns, rows, log=self.log))
         return self._drawn[1]
 
 
 def draw(picture: Picture, columns: int, rows: int, *, log: bool) -> _Drawn:
     """Draw a picture on a canvas of `columns` x `rows` cells."""
     canvas = Canvas(columns, rows)
-    x_axis = Axis(picture.x_low, max(picture.x_high, picture.x_low + 1e-9))
+    x_axis = picture.x_axis
     views = [_view(curve, x_axis) for curve in picture.curves]
-    y_axis = fitting(np.concatenate([y for _, y in views] or [np.empty(0)]), log=log, parts=max(2, min(6, rows // 3)))
+    y_axis = fitting(np.concatenate([y for _, y in views] or [np.empty(0)]), log=log, parts=_parts(rows))
     bad: set[int] = set()
     for style, (curve, (x, y)) in sorted(
         enumerate(zip(picture.curves, views, strict=True)), key=lambda item: not item[1][0].background
@@ -201,34 +197,13 @@ def draw(picture: Picture, columns: int, rows: int, *, log: bool) -> _Drawn:
         if curve.marker:
             _draw_markers(canvas, curve, dot_x, y_axis.share(y) * (4 * rows - 1), style)
     for column in bad:
-        canvas.glyph(column, 0, "×", _BAD)
+        canvas.glyph(column, 0, "✗", _BAD)
     return _Drawn(
         canvas,
         [curve.style for curve in picture.curves],
         _y_ticks(y_axis, rows, percent=picture.percent),
-        [
-            (round(share * (columns - 1)), label)
-            for share, label in x_axis.ticks(max(1, columns // 12), picture.x_label)
-            if -1e-9 <= share <= 1 + 1e-9
-        ],
         _remarks(picture.curves, views, log=log),
     )
-
-
-def thinned(x: Floats, y: Floats, columns: int) -> tuple[Floats, Floats]:
-    """At most two points a column: the lowest and the highest finite value of it; nan where it has none.
-
-    x is counted in columns and never falls. Where there are few points they stay as they are.
-    """
-    if x.size <= 2 * columns:
-        return x, y
-    starts = np.flatnonzero(np.diff(np.rint(x), prepend=-np.inf))
-    finite = np.isfinite(y)
-    lowest = np.minimum.reduceat(np.where(finite, y, np.inf), starts)
-    highest = np.maximum.reduceat(np.where(finite, y, -np.inf), starts)
-    none = lowest > highest
-    both = np.stack([np.where(none, np.nan, lowest), np.where(none, np.nan, highest)], axis=1)
-    return np.repeat(np.rint(x[starts]), 2), both.reshape(-1)
 
 
 def _view(curve: Curve, axis: Axis) -> tuple[Floats, Floats]:
@@ -248,15 +223,20 @@ def _draw_markers(canvas: Canvas, curve: Curve, dot_x: Floats, dot_y: Floats, st
         canvas.glyph(column, row, curve.marker, style)
 
 
+def _parts(rows: int) -> int:
+    """How many parts the y axis is divided into: ticks are at least two rows apart."""
+    return max(2, min(6, (rows - 1) // 2))
+
+
 def _y_ticks(axis: Axis, rows: int, *, percent: bool) -> dict[int, str]:
     def label(value: float, step: float) -> str:
         return f"{number(100 * value, 100 * step)}%" if percent else number(value, step)
 
     ticks: dict[int, str] = {}
-    for share, text in axis.ticks(max(2, min(6, rows // 2)), label):
+    for share, text in axis.ticks(_parts(rows), label):
         row = rows - 1 - round(share * (4 * rows - 1)) // 4
         if 0 <= row < rows and text not in ticks.values():
-            ticks.setdefault(row, text[: _GUTTER - 2])
+            ticks.setdefault(row, text[: GUTTER - 2])
     return ticks
 
 
@@ -269,7 +249,7 @@ def _remarks(curves: Sequence[Curve], views: Sequence[tuple[Floats, Floats]], *,
         left_out[curve.name] = max(left_out.get(curve.name, 0), int(np.count_nonzero(y <= 0)) if log else 0)
     remarks = []
     if bad := sum(not_finite.values()):
-        remarks.append(f"× {bad:,} not finite")
+        remarks.append(f"✗ {bad:,} not finite")
     if none := sum(left_out.values()):
         remarks.append(f"{none:,} {'value' if none == 1 else 'values'} ≤ 0 left out")
     return remarks

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fnwork.tui.widgets.plot_canvas import Floats
+from fnwork.curves import Floats
 
 # Beyond this the difference of two values could overflow.
 _LARGEST = 1e300
@@ -87,6 +87,21 @@ def duration(value: float, step: float) -> str:
     if seconds < 3600:
         return f"{seconds // 60}:{seconds % 60:02d}"
     return f"{seconds // 3600}:{seconds % 3600 // 60:02d}:{seconds % 60:02d}"
+
+
+def label_line(axis: Axis, width: int, gutter: int, label: Callable[[float, float], str], unit: str) -> str:
+    """The labels below an x axis that starts at column `gutter`, with its unit at the left where there is room."""
+    columns = max(1, width - gutter)
+    line = [" "] * width
+    free_from = 0
+    for share, text in axis.ticks(max(1, columns // 12), label):
+        start = min(max(gutter + round(share * (columns - 1)) - len(text) // 2, 0), width - len(text))
+        if start >= free_from and -1e-9 <= share <= 1 + 1e-9:
+            line[start : start + len(text)] = text
+            free_from = start + len(text) + 2
+    if width >= gutter and not "".join(line[: len(unit) + 1]).strip():
+        line[: len(unit)] = unit
+    return "".join(line)
 
 
 def _log_floor(value: float) -> float:

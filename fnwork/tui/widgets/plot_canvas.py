@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from fnwork.curves import Floats
 
 # The bit of each dot of a braille cell, by its row (from the top) and column.
 _BITS = np.array([[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]], dtype=np.uint8)
@@ -25,7 +27,7 @@ class Canvas:
         self._glyphs: dict[tuple[int, int], str] = {}
 
     def line(self, x: Floats, y: Floats, style: int, *, replace: bool = False) -> None:
-        """Draw a line through dots; a value that is not finite is a gap. `replace` clears the cells that it goes through."""
+        """Draw a line through dots; a value that is not finite is a gap. `replace` clears the cells it enters."""
         dot_x, dot_y = _rasterise(x, y)
         inside = (dot_x >= 0) & (dot_x < 2 * self.columns) & (dot_y >= 0) & (dot_y < 4 * self.rows)
         dot_x, dot_y = dot_x[inside], 4 * self.rows - 1 - dot_y[inside]
@@ -49,11 +51,7 @@ class Canvas:
                 characters[column] = character
         styles = self._style[row]
         edges = [0, *(np.flatnonzero(np.diff(styles)) + 1).tolist(), self.columns]
-        return [
-            ("".join(characters[start:stop]), int(styles[start]))
-            for start, stop in zip(edges, edges[1:], strict=False)
-            if stop > start
-        ]
+        return [("".join(characters[a:b]), int(styles[a])) for a, b in pairwise(edges) if b > a]
 
 
 def _rasterise(x: Floats, y: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

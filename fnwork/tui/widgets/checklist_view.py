@@ -1,0 +1,103 @@
+"""The troubleshooting checklist: each symptom with its state, and for the chosen one the numbers, causes and advice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.containers import Vertical, VerticalScroll
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from fnwork.text import harmless
+from fnwork.tui.event_text import CHECK_MARKS
+from fnwork.tui.theme import colour
+from fnwork.tui.watch import Check
+
+_NO_MARK = CHECK_MARKS["cannot tell yet"]
+
+
+class ChecklistView(Vertical):
+    """The list of symptoms, and below it what is known about the highlighted one."""
+
+    DEFAULT_CSS = """
+    ChecklistView { height: auto; }
+    ChecklistView > OptionList, ChecklistView > OptionList:focus {
+        height: auto; border: none; padding: 0; background: transparent; scrollbar-size-vertical: 1;
+    }
+    ChecklistView > OptionList > .option-list--option-highlighted { background: $boost; text-style: none; }
+    ChecklistView > OptionList:focus > .option-list--option-highlighted {
+        background: $block-cursor-blurred-background; color: $foreground; text-style: none;
+    }
+    ChecklistView > VerticalScroll { height: auto; max-height: 12; margin: 1 0 0 2; }
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._checks: list[Check] = []
+
+    def compose(self) -> ComposeResult:
+        yield OptionList(markup=False)
+        with VerticalScroll(can_focus=False):
+            yield Static(markup=False)
+
+    @property
+    def chosen(self) -> Check | None:
+        """The highlighted entry."""
+        index = self.query_one(OptionList).highlighted
+        return self._checks[index] if index is not None and index < len(self._checks) else None
+
+    def show(self, checks: Sequence[Check]) -> None:
+        """Show these entries."""
+        if list(checks) == self._checks:
+            return
+        options = self.query_one(OptionList)
+        old, self._checks = self._checks, list(checks)
+        if len(old) != len(self._checks):
+            options.clear_options()
+            options.add_options(Option(self._line(check)) for check in self._checks)
+            options.highlighted = 0 if self._checks else None
+        else:
+            for index, (before, now) in enumerate(zip(old, self._checks, strict=True)):
+                if before != now:
+                    options.replace_option_prompt_at_index(index, self._line(now))
+        self._show_chosen()
+
+    def on_option_list_option_highlighted(self) -> None:
+        self._show_chosen()
+
+    def _show_chosen(self) -> None:
+        chosen = self.chosen
+        self.query_one(Static).update(details(chosen, colour(self.app, "foreground-muted")) if chosen else "")
+
+    def on_resize(self) -> None:
+        options = self.query_one(OptionList)
+        for index, check in enumerate(self._checks):
+            options.replace_option_prompt_at_index(index, self._line(check))
+
+    def _line(self, check: Check) -> Text:
+        """Mark, title and state; the state that says nothing is left to its mark where there is no room."""
+        mark, paint = CHECK_MARKS.get(check.state, _NO_MARK)
+        unknown = (mark, paint) == _NO_MARK
+        width = max(1, self.content_size.width)
+        title = harmless(check.title)
+        room = width - 2 - len(title) - 2
+        state = check.state if len(check.state) <= room or not unknown else ""
+        return Text.assemble(
+            (f"{mark} ", f"bold {colour(self.app, paint)}"),
+            (title, colour(self.app, "foreground-muted" if unknown else "foreground")),
+            (state.rjust(max(len(state) + 1, room + 2)), colour(self.app, paint)),
+        )
+
+
+def details(check: Check, muted: str) -> Text:
+    """The numbers, causes in order and advice of one entry, as a text of several lines."""
+    text = Text(harmless(check.evidence) or "nothing can be said yet")
+    if check.causes:
+        text.append("\nlikely causes: ", muted)
+        text.append(harmless("; ".join(check.causes)))
+    if check.advice:
+        text.append("\nadvice: ", muted)
+        text.append(harmless(check.advice))
+    return text

@@ -1,0 +1,81 @@
+"""What happened in a run, but for its updates: epochs, saved files, values that were not finite, warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from textwrap import wrap
+from typing import Any
+
+from rich.text import Text
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
+
+from fnwork.tui.event_text import describe
+from fnwork.tui.theme import colour
+from fnwork.tui.widgets.run_header import clock
+
+_MOST = 500
+_INDENT = 10
+
+
+class EventLog(OptionList):
+    """The newest events, one an entry; it follows the end as long as its end is in view."""
+
+    DEFAULT_CSS = """
+    EventLog, EventLog:focus {
+        height: 1fr; border: none; padding: 0; background: transparent; scrollbar-size-vertical: 1;
+    }
+    EventLog > .option-list--option { padding: 0; }
+    EventLog > .option-list--option-highlighted { background: transparent; text-style: none; }
+    EventLog:focus > .option-list--option-highlighted {
+        background: $block-cursor-blurred-background; color: $foreground; text-style: none;
+    }
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id, markup=False)
+        self._shown: list[Mapping[str, Any]] = []
+        self._width = 0
+
+    def show(self, log: Sequence[Mapping[str, Any]]) -> None:
+        """Show these events; those that are shown already stay."""
+        newest = list(_worth_telling(log[-_MOST:]))
+        follow = self.scroll_offset.y >= self.max_scroll_y - 1
+        if self._shown and newest[: len(self._shown)] == self._shown:
+            self.add_options([self._entry(event) for event in newest[len(self._shown) :]])
+        else:
+            self.clear_options()
+            self.add_options([self._entry(event) for event in newest])
+        moved, self._shown = newest != self._shown, newest
+        if follow and moved:
+            self.call_after_refresh(self.scroll_end, animate=False)
+
+    def on_resize(self) -> None:
+        width = self.scrollable_content_region.width
+        if width != self._width:
+            self._width = width
+            shown, self._shown = self._shown, []
+            self.show(shown)
+
+    def _entry(self, event: Mapping[str, Any]) -> Option:
+        """A line that is folded below its text, not below its time."""
+        mark, paint, text = describe(event)
+        muted = colour(self.app, "foreground-muted")
+        words = ("\n" + " " * _INDENT).join(wrap(text, max(12, self._width - _INDENT)))
+        return Option(
+            Text.assemble(
+                (f"{clock(event['t']):>7} ", muted),
+                (f"{mark} ", colour(self.app, paint)),
+                (words, muted if paint == "foreground-muted" else colour(self.app, "foreground")),
+            )
+        )
+
+
+def _worth_telling(log: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """All but the checkpoints at each epoch's end, which go without saying."""
+    at_end = None
+    for event in log:
+        if event["kind"] == "epoch":
+            at_end = event.get("step")
+        if event["kind"] != "checkpoint" or event.get("step") != at_end:
+            yield event

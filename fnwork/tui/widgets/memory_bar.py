@@ -1,0 +1,88 @@
+"""Memory by category as a bar against the budget."""
+
+from __future__ import annotations
+
+from rich.text import Text
+from textual.widget import Widget
+
+from fnwork.tui.theme import CATEGORIES, CATEGORY_LETTERS, colour
+from fnwork.tui.watch import Memory
+
+MIB = 2**20
+_NEAR = 0.9
+
+
+class MemoryBar(Widget):
+    """One stacked bar from 0 to the budget (or to the peak, without one), and below it the categories in MiB."""
+
+    DEFAULT_CSS = """
+    MemoryBar { height: 2; }
+    MemoryBar.tall { height: 3; }
+    """
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._memory = Memory()
+
+    def show(self, memory: Memory) -> None:
+        """Show the latest figures."""
+        if memory != self._memory:
+            self._memory = memory
+            self.refresh()
+
+    def on_resize(self) -> None:
+        self.set_class(self._per_line < len(CATEGORIES), "tall")
+
+    @property
+    def _per_line(self) -> int:
+        return len(CATEGORIES) if self.content_size.width >= 130 else len(CATEGORIES) // 2
+
+    def render(self) -> Text:
+        legend = [self._legend_entry(name) for name in CATEGORIES]
+        lines = [self._bar_line()]
+        for start in range(0, len(legend), self._per_line):
+            line = Text(" " * 8)
+            for entry in legend[start : start + self._per_line]:
+                line.append_text(entry)
+            lines.append(line)
+        return Text("\n").join(lines)
+
+    def _legend_entry(self, category: str) -> Text:
+        held = self._memory.categories.get(category)
+        figure = "-" if held is None else f"{held / MIB:,.1f}"
+        paint = colour(self.app, category)
+        width = max(0, (self.content_size.width - 8) // self._per_line - 1)
+        entry = Text.assemble((f"■ {CATEGORY_LETTERS[category]} ", paint), f"{category:<11} {figure:>8}")
+        entry.truncate(width, pad=True)
+        return entry + Text(" ")
+
+    def _bar_line(self) -> Text:
+        memory, muted = self._memory, colour(self.app, "foreground-muted")
+        limit = memory.budget or max(memory.peak, memory.total, 1)
+        share = memory.total / limit
+        held = f"{memory.total / MIB:,.0f}"
+        near = bool(memory.budget) and share >= _NEAR
+        of = f" of {memory.budget / MIB:,.0f} MiB" if memory.budget else " MiB"
+        figures = Text.assemble(
+            (f"  {held:>7}", f"bold {colour(self.app, 'warning')}" if near else "bold"),
+            of,
+            ("  peak ", muted),
+            f"{memory.peak / MIB:>7,.0f}",
+        )
+        if near:
+            figures.append("  near the budget!" if share <= 1 else "  over the budget!", colour(self.app, "error"))
+        bar = self._bar(max(1, self.content_size.width - 8 - figures.cell_len), limit)
+        return Text.assemble(("Memory  ", "bold"), bar, figures)
+
+    def _bar(self, width: int, limit: int) -> Text:
+        bar = Text()
+        below = 0
+        for category in CATEGORIES:
+            start = min(width, round(width * below / limit))
+            below += self._memory.categories.get(category, 0)
+            stop = min(width, round(width * below / limit))
+            letter = CATEGORY_LETTERS[category] if stop - start > 1 else " "
+            paint = f"{colour(self.app, 'background')} on {colour(self.app, category)}"
+            bar.append(letter.ljust(stop - start)[: stop - start], paint)
+        bar.append("░" * (width - len(bar)), colour(self.app, "line"))
+        return bar
