@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from laboratory import Lab, check_gradient
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from laboratory import Lab, check_gradient
 
 from engine.layers import (
     GELU,

@@ -134,7 +134,7 @@ def dropout(x: Array, out: Array, *, rate: float, counter: tuple[int, int, int, 
     seed, epoch, step, layer = counter
     draws = np.random.Generator(np.random.Philox(key=[seed, layer], counter=[0, 0, step, epoch]))
     x, out = rows_of(x), rows_of(out)
-    factor = x.dtype.type(1.0 / (1.0 - rate))
+    factor = compute_dtype(x).type(1.0 / (1.0 - rate))
     host = work[0] if xp is np else np.empty(work[0].shape, np.float32)
     for piece in pieces(x):
         uniform, keep = host[: piece.stop - piece.start], work[1][: piece.stop - piece.start]

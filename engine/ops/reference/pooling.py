@@ -133,4 +133,5 @@ def global_average(x: Array, out: Array, *, work: list[Array]) -> None:
 @operation()
 def global_average_backward(grad: Array, out: Array, *, work: list[Array]) -> None:
     """out (N, H, W, C) = grad / (H * W) everywhere."""
-    out[...] = (grad / grad.dtype.type(out.shape[1] * out.shape[2]))[:, None, None, :]
+    share = grad * compute_dtype(grad).type(1.0 / (out.shape[1] * out.shape[2]))
+    out[...] = share[:, None, None, :]
