@@ -30,7 +30,10 @@ class LayerForecast:
 
 @dataclass(frozen=True)
 class Forecast:
-    """`peak`: bytes by category at the moment of the largest total. `reserved`: what the pool reaches, gaps included."""
+    """`peak`: bytes by category at the moment of the largest total. `reserved`: what the pool has to have, gaps included.
+
+    `work` counts the arithmetic of one micro-batch, `recomputed_work` the part that is done a second time, `calls` the operations.
+    """
 
     peak: dict[str, int]
     layers: tuple[LayerForecast, ...]
@@ -40,6 +43,8 @@ class Forecast:
     plan: Plan
     work: float
     recomputed_work: float
+    calls: float
+    batch_norm: bool
 
 
 def forecast(
@@ -85,9 +90,10 @@ def _run(
     if plan is None or isinstance(plan, str):
         plan = plan_of(plan or settings.recompute, blocks)
     once = _forward_work(learner, rows)
-    operations.flops = 0.0
+    operations.flops, operations.calls = 0.0, 0
     memory.peak = {"total": memory.total, **memory.bytes}
     memory.timeline.clear()
+    micro_batches = min(settings.accumulate, 2)
     shape_window(learner, plan, rows)
     counts = {parameter.name: parameter.value.size for parameter in learner.model.parameters}
     return Forecast(
@@ -97,7 +103,9 @@ def _run(
         parameters=learner.model.parameter_count,
         reserved=memory.reserved + memory.outside,
         plan=plan,
-        work=operations.flops / min(settings.accumulate, 2),
+        work=operations.flops / micro_batches,
+        calls=operations.calls / micro_batches,
+        batch_norm=learner.model.batch_norm,
         recomputed_work=sum(
             once[step.block] for position, step in enumerate(plan) if _is_forward(step.action) and _seen(plan, position)
         ),
@@ -159,7 +167,12 @@ def _layers(learner: Learner, plan: Plan, rows: int, counts: dict[str, int]) -> 
 
 
 def block_costs(
-    tables: Sequence[dict[str, Any]], input_shape: tuple[int, ...], outputs: int, settings: Settings, alignment: int, rows: int
+    tables: Sequence[dict[str, Any]],
+    input_shape: tuple[int, ...],
+    outputs: int,
+    settings: Settings,
+    alignment: int,
+    rows: int,
 ) -> list[BlockCost]:
     """Sizes and work of each block, from running it by itself on shapes."""
     memory = shape_memory(alignment)
@@ -254,6 +267,6 @@ def _leanest(
     blocks = len(block_costs(tables, input_shape, outputs, settings, alignment, rows))
     candidates = (
         _run(tables, input_shape, outputs, settings, alignment, data_bytes, rows, every(interval, blocks))
-        for interval in range(1, blocks + 1)
+        for interval in (1, 2, 3, 4, 6, 8)
     )
     return min(candidates, key=lambda made: made.peak["total"])

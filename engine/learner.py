@@ -66,9 +66,7 @@ class Learner:
             self.memory.take((settings.micro_batch, *input_shape), settings.activation_dtype, "data")
             for _ in range(DATA_SLOTS)
         ]
-        self.targets = [
-            self.memory.take_like(target_spec(settings, outputs), "data") for _ in range(DATA_SLOTS)
-        ]
+        self.targets = [self.memory.take_like(target_spec(settings, outputs), "data") for _ in range(DATA_SLOTS)]
         self.totals = self.memory.take((TOTALS,), np.float64, "workspace")
         operations.fill(self.totals, 0.0)
 

@@ -51,11 +51,12 @@ class ArraySpec:
 class BudgetExceeded(RunError):
     """The next array would take the run over its memory budget; `by_category` is the ledger at that moment."""
 
-    def __init__(self, needed: int, budget: int, by_category: dict[str, int]) -> None:
+    def __init__(self, needed: int, budget: int, by_category: dict[str, int], advice: str = "") -> None:
         self.needed, self.budget, self.by_category = needed, budget, by_category
         breakdown = ", ".join(f"{name} {size / 2**20:.1f}" for name, size in by_category.items() if size)
         super().__init__(
-            f"memory budget exceeded: {needed / 2**20:.1f} MiB needed, {budget / 2**20:.1f} MiB allowed (MiB by category: {breakdown})"
+            f"memory budget exceeded: {needed / 2**20:.1f} MiB needed, {budget / 2**20:.1f} MiB allowed "
+            f"(MiB by category: {breakdown})" + (f". {advice}" if advice else "")
         )
 
 
@@ -222,7 +223,9 @@ class Memory:
         return -(-max(size, 1) // self.alignment) * self.alignment
 
     def _grow(self, size: int, high: bool) -> int:
-        start = self._segments[-1][0] + self._segments[-1][1].size + self.alignment if self._segments else self.alignment
+        start = (
+            self._segments[-1][0] + self._segments[-1][1].size + self.alignment if self._segments else self.alignment
+        )
         self._segments.append((start, self.allocate(size)))
         self._arena.extend(start, size)
         return self._arena.take(size, high)

@@ -92,7 +92,13 @@ class Block:
 class Model:
     """The chain of blocks over one sample shape."""
 
-    def __init__(self, tables: Sequence[dict[str, Any]], input_shape: tuple[int, ...], builder: Builder, keep_fp32: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        tables: Sequence[dict[str, Any]],
+        input_shape: tuple[int, ...],
+        builder: Builder,
+        keep_fp32: Sequence[str] = (),
+    ) -> None:
         self.layers = _make_layers(tables, input_shape, builder, tuple(keep_fp32))
         self.parameters: list[Parameter] = builder.parameters
         self.input_dtype = builder.activation_dtype
@@ -102,6 +108,11 @@ class Model:
     @property
     def parameter_count(self) -> int:
         return sum(parameter.value.size for parameter in self.parameters)
+
+    @property
+    def batch_norm(self) -> bool:
+        """Whether any layer takes statistics over the micro-batch."""
+        return any(isinstance(layer, BatchNorm | Residual) for layer in self.layers)
 
     @property
     def arrays(self) -> dict[str, Array]:
@@ -146,7 +157,9 @@ class Model:
                     memory.mark("loss", "")
                 source = inputs.pop(number, None)
                 if block.saves_input:
-                    saved[number][0]["input"] = self.blocks[number - 1].rebuild(again, saved[number - 1]) if source is None else source
+                    saved[number][0]["input"] = (
+                        self.blocks[number - 1].rebuild(again, saved[number - 1]) if source is None else source
+                    )
                 elif source is not None and number:
                     memory.give(source)
                 grad = block.backward(grad, run, saved.pop(number), owns_input=number > 0)
@@ -162,7 +175,6 @@ class Model:
                     saved[number] = kept
                 seen = max(seen, number + 1)
                 current = y
-
 
     def _needs_held(self, number: int, saved: Container[int]) -> bool:
         """Whether a block that is saved needs its input held: not when the block before can compute it again."""
@@ -205,7 +217,10 @@ def _make_layers(
         dtype = layer.dtype
         layers.append(layer)
     if shape != (builder.outputs,):
-        raise InvalidLayer(len(tables) - 1, f"the network ends in {shape}, the task needs ({builder.outputs},): end with a linear layer")
+        raise InvalidLayer(
+            len(tables) - 1,
+            f"the network ends in {shape}, the task needs ({builder.outputs},): end with a linear layer",
+        )
     _check_names(keep_fp32, [layer.name for layer in layers])
     for layer in layers:
         layer.needs_input_gradient = False
@@ -225,7 +240,9 @@ def _construct(index: int, table: dict[str, Any]) -> Layer:
     except LayerError as error:
         raise InvalidLayer(index, str(error)) from None
     except TypeError as error:
-        raise InvalidLayer(index, f"{kind}: {str(error).removeprefix(f'{LAYERS[kind].__name__}.__init__() ')}") from None
+        raise InvalidLayer(
+            index, f"{kind}: {str(error).removeprefix(f'{LAYERS[kind].__name__}.__init__() ')}"
+        ) from None
 
 
 def _check_names(names: Sequence[str], known: Sequence[str]) -> None:
@@ -233,7 +250,9 @@ def _check_names(names: Sequence[str], known: Sequence[str]) -> None:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             raise InputError(
-                f"keep_fp32: there is no layer {name!r}" + (f"; did you mean {near[0]!r}?" if near else "") + f"; layers are {', '.join(known)}"
+                f"keep_fp32: there is no layer {name!r}"
+                + (f"; did you mean {near[0]!r}?" if near else "")
+                + f"; layers are {', '.join(known)}"
             )
 
 
@@ -246,5 +265,3 @@ def _group(layers: Sequence[Layer]) -> list[list[Layer]]:
             groups.append([])
         groups[-1].append(layer)
     return groups
-
-

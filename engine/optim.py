@@ -10,7 +10,13 @@ from engine.ops import Operations
 
 MOMENTUM = 0.9
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
-SLOTS = {"sgd": (), "momentum": ("velocity",), "nesterov": ("velocity",), "adam": ("mean", "square"), "adamw": ("mean", "square")}
+SLOTS = {
+    "sgd": (),
+    "momentum": ("velocity",),
+    "nesterov": ("velocity",),
+    "adam": ("mean", "square"),
+    "adamw": ("mean", "square"),
+}
 
 
 class Optimizer:
@@ -23,7 +29,9 @@ class Optimizer:
         self._parameters, self._operations = parameters, operations
         self._slots: list[dict[str, Array]] = []
         for parameter in parameters:
-            slots = {slot: memory.take(parameter.value.shape, parameter.value.dtype, "optimizer") for slot in SLOTS[name]}
+            slots = {
+                slot: memory.take(parameter.value.shape, parameter.value.dtype, "optimizer") for slot in SLOTS[name]
+            }
             for array in slots.values():
                 operations.fill(array, 0.0)
             self._slots.append(slots)

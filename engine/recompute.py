@@ -127,7 +127,9 @@ class _Solver:
         """Run first..middle-1 without saving, hold the input of `middle`, solve the rest, come back."""
         ahead = self.costs[first:middle]
         work = np.full(SLOTS + 1, np.inf)
-        room = self.waiting[last] + max(cost.input * (number > 0) + cost.forward_bytes for number, cost in enumerate(ahead))
+        room = self.waiting[last] + max(
+            cost.input * (number > 0) + cost.forward_bytes for number, cost in enumerate(ahead)
+        )
         work[min(self._slots(room), SLOTS + 1) :] = sum(cost.forward_work for cost in ahead)
         rest = self._shifted(self.held[middle, last], self._slots(self.costs[middle].input))
         return work + rest + self.held[first, middle - 1]
@@ -152,7 +154,9 @@ class _Solver:
                 held_left = left - self._slots(following.input)
                 held = self.held[first + 1, last][held_left] if held_left >= 0 else np.inf
                 use_rebuilt = cost.rebuilds and self.rebuilt[first + 1, last][left] <= held
-                self._emit(first + 1, last, left if use_rebuilt else held_left, steps, rebuilt=use_rebuilt, restarted=False)
+                self._emit(
+                    first + 1, last, left if use_rebuilt else held_left, steps, rebuilt=use_rebuilt, restarted=False
+                )
             steps.append(Step("backward", first))
             return
         middle = next(m for m in range(first + 1, last + 1) if self._ahead(first, last, m)[slots] == target)

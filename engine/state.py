@@ -49,7 +49,9 @@ def load(path: Path) -> State:
         with safetensors.safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             if metadata.get("format") != FORMAT:
-                raise InputError(f"{path}: not a checkpoint of this program (format {metadata.get('format')!r}, expected {FORMAT!r})")
+                raise InputError(
+                    f"{path}: not a checkpoint of this program (format {metadata.get('format')!r}, expected {FORMAT!r})"
+                )
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - a file handle, not a dict
         return State(arrays, json.loads(metadata["values"]))
     except FileNotFoundError:

@@ -21,21 +21,21 @@ from engine.data import DataSet, Loader, Part, Slot
 from engine.device import choose
 from engine.errors import InputError, RunError
 from engine.events import Event
+from engine.fit import advice, fit
 from engine.forecast import forecast
-from engine.layers import BatchNorm, Pass, Residual
+from engine.layers import Pass
 from engine.learner import Learner, Update
 from engine.losses import TOTALS, metrics
-from engine.memory import Array, Memory
+from engine.memory import Array, BudgetExceeded, Memory
 from engine.ops import Operations
 from engine.precision import FLOOR
 from engine.schedule import learning_rate
-from engine.settings import Settings
+from engine.settings import NOISY_BATCH, Settings
 from engine.state import State
 
 __all__ = ["Settings", "Trainer"]
 
 MAX_SKIPS = 5  # windows in a row that may be skipped at the lowest loss scale before training stops
-NOISY_BATCH = 32  # samples below which the statistics of batch norm become noisy
 MEMORY_INTERVAL = 1.0  # seconds between memory events within an epoch
 
 
@@ -66,6 +66,10 @@ class Trainer:
             data_bytes=data_bytes,
             samples=len(data.train),
         )
+        self._layers = layers
+        if settings.budget and self.forecast.peak["total"] > settings.budget:
+            peak = {name: size for name, size in self.forecast.peak.items() if name != "total"}
+            raise BudgetExceeded(self.forecast.peak["total"], settings.budget, peak, self._advice())
         self.memory = Memory(
             self.device.allocate,
             capacity=self.forecast.reserved - data_bytes,
@@ -102,6 +106,9 @@ class Trainer:
             yield self._event("warning", message=message)
         try:
             yield from self._epochs()
+        except BudgetExceeded as error:
+            self._ended = "failed"
+            yield self._end("failed", f"{error}. {self._advice()}")
         except RunError as error:
             self._ended = "failed"
             yield self._end("failed", str(error))
@@ -187,7 +194,11 @@ class Trainer:
             values["scale"] = scale.scale
         if not update.finite:
             yield self._event(
-                "nonfinite", where=update.where, layer=update.layer, action="update skipped, gradients zeroed", step=self.step
+                "nonfinite",
+                where=update.where,
+                layer=update.layer,
+                action="update skipped, gradients zeroed",
+                step=self.step,
             )
         if update.scale_reason:
             yield self._event("scale", **{"from": update.scale_before, "to": scale.scale, "why": update.scale_reason})
@@ -339,7 +350,8 @@ class Trainer:
         if not self.device.is_cuda:
             return [Slot(inputs, targets) for inputs, targets in pairs]
         return [
-            Slot(np.empty(inputs.shape, inputs.dtype), np.empty(targets.shape, targets.dtype)) for inputs, targets in pairs
+            Slot(np.empty(inputs.shape, inputs.dtype), np.empty(targets.shape, targets.dtype))
+            for inputs, targets in pairs
         ]
 
     def _on_device(self, host: np.ndarray, kind: int) -> Array:
@@ -368,10 +380,23 @@ class Trainer:
     def _named(prefix: str, values: Mapping[str, float]) -> dict[str, float]:
         return {f"{prefix}_{name}": value for name, value in values.items()}
 
+    def _advice(self) -> str:
+        """Settings that would keep to the budget."""
+        found = fit(
+            self._layers,
+            self.data.input_shape,
+            self.data.outputs,
+            self.settings,
+            self.settings.budget,
+            alignment=self.device.alignment,
+            data_bytes=0 if self.device.is_cuda else self.data.nbytes,
+            samples=len(self.data.train),
+        )
+        return advice(found)
+
     def _warnings(self) -> Iterator[str]:
         settings = self.settings
-        normed = any(isinstance(layer, BatchNorm | Residual) for layer in self._learner.model.layers)
-        if normed and settings.accumulate > 1 and settings.micro_batch < NOISY_BATCH:
+        if self._learner.model.batch_norm and settings.accumulate > 1 and settings.micro_batch < NOISY_BATCH:
             yield (
                 f"batch norm sees {settings.micro_batch} samples at a time, although an update sees "
                 f"{settings.micro_batch * settings.accumulate}: below {NOISY_BATCH} its statistics are noisy. "

@@ -24,4 +24,4 @@ LAYERS: dict[str, type[Layer]] = {
     "residual": Residual,
 }
 
-__all__ = ["LAYERS", "BatchNorm", "Builder", "Layer", "LayerError", "Parameter", "Pass", "Residual", "Saved"]
+__all__ = ["LAYERS", "Builder", "Layer", "LayerError", "Parameter", "Pass", "Saved"]

@@ -15,7 +15,9 @@ class Conv(Layer):
         for name, value in (("out", out), ("kernel", kernel), ("stride", stride)):
             positive("conv", name, value)
         if not SAME <= padding < kernel:
-            raise LayerError(f"conv: padding must lie between 0 and kernel - 1 = {kernel - 1}, or be -1 for kernel // 2; got {padding}")
+            raise LayerError(
+                f"conv: padding must lie between 0 and kernel - 1 = {kernel - 1}, or be -1 for kernel // 2; got {padding}"
+            )
         self.out, self.kernel, self.stride, self.bias = out, kernel, stride, bias
         self.padding = kernel // 2 if padding == SAME else padding
 
@@ -24,7 +26,9 @@ class Conv(Layer):
             raise LayerError(f"conv needs images (height, width, channels), got {input_shape}")
         height, width = ((size + 2 * self.padding - self.kernel) // self.stride + 1 for size in input_shape[:2])
         if min(height, width) < 1:
-            raise LayerError(f"conv: a {self.kernel}x{self.kernel} kernel does not fit on {input_shape[0]}x{input_shape[1]} images")
+            raise LayerError(
+                f"conv: a {self.kernel}x{self.kernel} kernel does not fit on {input_shape[0]}x{input_shape[1]} images"
+            )
         fan_in = self.kernel**2 * input_shape[2]
         self.weight = builder.parameter(
             f"{self.name}.weight", (self.out, self.kernel, self.kernel, input_shape[2]), fan_in=fan_in
@@ -38,7 +42,12 @@ class Conv(Layer):
     def forward(self, x: Array, run: Pass, saved: Saved | None) -> Array:
         y = self.output(x, run)
         run.operations.convolve(
-            x, self.weight.value, self.offset.value if self.offset else None, y, stride=self.stride, padding=self.padding
+            x,
+            self.weight.value,
+            self.offset.value if self.offset else None,
+            y,
+            stride=self.stride,
+            padding=self.padding,
         )
         return y
 
@@ -60,6 +69,4 @@ class Conv(Layer):
 
     def gradient_by_input(self, grad: Array, out: Array, run: Pass) -> None:
         """Writes d loss / d input to `out`."""
-        run.operations.convolve_input_gradient(
-            grad, self.weight.value, out, stride=self.stride, padding=self.padding
-        )
+        run.operations.convolve_input_gradient(grad, self.weight.value, out, stride=self.stride, padding=self.padding)

@@ -22,7 +22,9 @@ class _Pool(Layer):
             raise LayerError(f"{self.kind} needs images (height, width, channels), got {input_shape}")
         height, width = input_shape[0] // self.size, input_shape[1] // self.size
         if min(height, width) < 1:
-            raise LayerError(f"{self.kind}: windows of {self.size}x{self.size} do not fit on {input_shape[0]}x{input_shape[1]} images")
+            raise LayerError(
+                f"{self.kind}: windows of {self.size}x{self.size} do not fit on {input_shape[0]}x{input_shape[1]} images"
+            )
         return (height, width, input_shape[2])
 
 

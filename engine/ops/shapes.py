@@ -12,12 +12,14 @@ from engine.ops.operation import Operation
 
 
 class ShapeOperations(Operations):
-    """What a forecast runs on; `flops` adds up the arithmetic of the operations called so far."""
+    """What a forecast runs on; `flops` adds up the arithmetic of the operations called so far, `calls` counts them."""
 
     flops = 0.0
+    calls = 0
 
     def _call(self, operation: Operation, *arguments: Any, **options: Any) -> None:
         with self.memory.workspace(operation.workspace(*arguments, **options)):
+            self.calls += 1
             self.flops += operation.flops(*arguments, **options)
 
     def read(self, x: Array) -> np.ndarray:

@@ -142,4 +142,3 @@ def dropout(x: Array, out: Array, *, rate: float, counter: tuple[int, int, int, 
         xp.greater_equal(xp.asarray(uniform), np.float32(rate), out=keep)
         xp.multiply(x[piece], factor, out=out[piece])
         out[piece] *= keep
-

@@ -31,7 +31,9 @@ def _pieces(out_shape: tuple[int, ...], images: int, rows: int) -> Iterator[tupl
             yield slice(image, min(image + images, out_shape[0])), slice(row, min(row + rows, out_shape[1]))
 
 
-def _column_workspace(source: Array, out_shape: tuple[int, ...], kernel: int, stride: int, dtype: np.dtype) -> list[ArraySpec]:
+def _column_workspace(
+    source: Array, out_shape: tuple[int, ...], kernel: int, stride: int, dtype: np.dtype
+) -> list[ArraySpec]:
     """Scratch of one piece: its padded source, its columns, its product with the weights."""
     channels = source.shape[-1]
     images, rows = _piece_size(out_shape, kernel * kernel * channels, dtype)
@@ -57,7 +59,17 @@ def _overlap(first: int, room: int, size: int, dilation: int) -> tuple[slice, sl
 
 
 def _columns(
-    source: Array, images: slice, rows: slice, padded: Array, columns: Array, *, kernel: int, stride: int, dilation: int, padding: int, width: int
+    source: Array,
+    images: slice,
+    rows: slice,
+    padded: Array,
+    columns: Array,
+    *,
+    kernel: int,
+    stride: int,
+    dilation: int,
+    padding: int,
+    width: int,
 ) -> Array:
     """Columns (positions, kernel * kernel * channels) of the output rows `rows` of `images`."""
     xp = array_module(source)
@@ -79,7 +91,9 @@ def _columns(
     return columns
 
 
-def _correlate(source: Array, weight: Array, bias: Array | None, out: Array, work: list[Array], **geometry: int) -> None:
+def _correlate(
+    source: Array, weight: Array, bias: Array | None, out: Array, work: list[Array], **geometry: int
+) -> None:
     """out = columns of source @ weight; `weight` is (kernel * kernel * in, out)."""
     xp = array_module(source)
     padded, columns, product = work
@@ -105,7 +119,9 @@ def _multiplications(x: Array, weight: Array, out: Array, *ignored: Array) -> fl
     ),
     flops=lambda x, weight, bias, out, **geometry: _multiplications(x, weight, out),
 )
-def convolve(x: Array, weight: Array, bias: Array | None, out: Array, *, stride: int, padding: int, work: list[Array]) -> None:
+def convolve(
+    x: Array, weight: Array, bias: Array | None, out: Array, *, stride: int, padding: int, work: list[Array]
+) -> None:
     """out[n,i,j,o] = bias[o] + sum over a, b, c of weight[o,a,b,c] * x[n, i*stride+a-padding, j*stride+b-padding, c]."""
     flat = weight.reshape(weight.shape[0], -1).T
     _correlate(x, flat, bias, out, work, kernel=weight.shape[1], stride=stride, dilation=1, padding=padding)
@@ -122,7 +138,9 @@ def _input_gradient_workspace(grad: Array, weight: Array, out: Array, *, stride:
     workspace=_input_gradient_workspace,
     flops=lambda grad, weight, out, *, stride, padding: 2.0 * out.size * weight.size / weight.shape[-1],
 )
-def convolve_input_gradient(grad: Array, weight: Array, out: Array, *, stride: int, padding: int, work: list[Array]) -> None:
+def convolve_input_gradient(
+    grad: Array, weight: Array, out: Array, *, stride: int, padding: int, work: list[Array]
+) -> None:
     """out = d loss / d x: the gradient, dilated by the stride, correlated with the kernel flipped in both directions."""
     flipped, *rest = work
     kernel = weight.shape[1]
@@ -154,7 +172,16 @@ def convolve_weight_gradient(
     flat_gradient = weight_grad.reshape(weight_grad.shape[0], -1)
     for images, rows in _pieces(grad.shape, *_piece_size(grad.shape, row_length, columns.dtype)):
         piece = _columns(
-            x, images, rows, padded, columns, kernel=kernel, stride=stride, dilation=1, padding=padding, width=grad.shape[2]
+            x,
+            images,
+            rows,
+            padded,
+            columns,
+            kernel=kernel,
+            stride=stride,
+            dilation=1,
+            padding=padding,
+            width=grad.shape[2],
         )
         upstream = grad[images, rows].reshape(-1, grad.shape[3])
         if upstream.dtype != product.dtype:

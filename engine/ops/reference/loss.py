@@ -14,7 +14,14 @@ def _wide(x: Array, *ignored: Array, **options: float) -> list[ArraySpec]:
 
 @operation(workspace=_wide)
 def cross_entropy(
-    logits: Array, targets: Array, grad: Array | None, totals: Array, *, smoothing: float, factor: float, work: list[Array]
+    logits: Array,
+    targets: Array,
+    grad: Array | None,
+    totals: Array,
+    *,
+    smoothing: float,
+    factor: float,
+    work: list[Array],
 ) -> None:
     """totals += (sum of losses, number of right answers); grad = (softmax(logits) - q) * factor.
 

@@ -35,7 +35,16 @@ def channel_statistics(x: Array, mean: Array, variance: Array, *, work: list[Arr
 
 
 def _batch_norm_workspace(
-    x: Array, mean: Array, inv_std: Array, gamma: Array, beta: Array, out: Array, *, skip: Array | None, relu: bool, mask: Array | None
+    x: Array,
+    mean: Array,
+    inv_std: Array,
+    gamma: Array,
+    beta: Array,
+    out: Array,
+    *,
+    skip: Array | None,
+    relu: bool,
+    mask: Array | None,
 ) -> list[ArraySpec]:
     return piece_scratch(x, compute_dtype(x), *([np.bool_] if mask is not None else []))
 

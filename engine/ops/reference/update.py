@@ -20,7 +20,15 @@ def _flat_pieces(size: int, arrays: tuple[Array | None, ...]) -> Iterator[tuple[
 
 @operation(workspace=lambda *arrays, **options: [*_scratch(*arrays), *_scratch(*arrays)])
 def sgd_update(
-    value: Array, gradient: Array, velocity: Array | None, *, lr: float, momentum: float, nesterov: bool, decay: float, work: list[Array]
+    value: Array,
+    gradient: Array,
+    velocity: Array | None,
+    *,
+    lr: float,
+    momentum: float,
+    nesterov: bool,
+    decay: float,
+    work: list[Array],
 ) -> None:
     """g = gradient + decay * value; v = momentum * v + g; value -= lr * (g + momentum * v if nesterov else v).
 
