@@ -37,6 +37,8 @@ class RunSummary:
     tags: tuple[str, ...]
     results: dict[str, float]
     path: Path
+    seconds: float = 0.0  # trained so far
+    peak_bytes: int = 0
     problem: str = ""  # what is damaged in the run's folder, if anything
 
     def as_dict(self) -> dict[str, Any]:
@@ -51,6 +53,8 @@ class RunSummary:
             "epochs": self.epochs,
             "notes": self.notes,
             "tags": list(self.tags),
+            "seconds": self.seconds,
+            "peak_bytes": self.peak_bytes,
             "path": str(self.path),
             "problem": self.problem,
         } | self.results
@@ -74,6 +78,8 @@ def summary(folder: Path) -> RunSummary:
         tags=tuple(tag for tag in _typed(status, "tags", list, []) if isinstance(tag, str)),
         results=numbers(status.get("results")),
         path=folder,
+        seconds=_typed(status, "seconds", float, 0.0),
+        peak_bytes=_typed(status, "peak_bytes", int, 0),
         problem=reader.problem,
     )
 

@@ -229,7 +229,7 @@ class Run:
                 }
                 self._save(BEST)
             self._save(LAST)
-            self._writer.status(epoch=self._epoch, step=self._step, best=self._best, results=self._results())
+            self._writer.status(**self._figures())
         elif event.kind == "step" and time.monotonic() - self._saved >= _LAST_SECONDS:
             self._save(LAST)
 
@@ -275,6 +275,17 @@ class Run:
     def _results(self) -> dict[str, float]:
         return {key: value for key, value in self._best.items() if key.startswith(_PARTS)}
 
+    def _figures(self) -> dict[str, Any]:
+        """What `status.json` tells of the run's progress."""
+        return {
+            "epoch": self._epoch,
+            "step": self._step,
+            "seconds": self._clock(),
+            "peak_bytes": self._trainer.memory.peak.get("total", 0),
+            "best": self._best,
+            "results": self._results(),
+        }
+
     def _clock(self) -> float:
         return round(time.monotonic() - self._began, 4)
 
@@ -312,14 +323,7 @@ class Run:
             state, message = "failed", message or self._cannot_write(error)
         self._end_state = state
         with suppress(OSError):  # a status that cannot be replaced names a process that is gone: interrupted
-            self._writer.status(
-                state=state,
-                message=message,
-                epoch=self._epoch,
-                step=self._step,
-                best=self._best,
-                results=self._results(),
-            )
+            self._writer.status(state=state, message=message, **self._figures())
         with suppress(OSError):
             self._writer.close()
         return state, message
