@@ -135,7 +135,7 @@ def build_parser() -> Parser:
     command = add(
         "data", "datasets:data", "the data sets: list, info NAME, get NAME", "fnwork data info fashion-mini", True
     )
-    command.add_argument("what", choices=("list", "info", "get"), metavar="list|info|get")
+    command.add_argument("what", choices=("list", "info", "get"), metavar="list|info|get", nargs="?", default="list")
     command.add_argument("name", metavar="NAME", nargs="?", help="a data set, or a spec whose data set is meant")
     command.add_argument("--path", metavar="PATH", default="", help="where its files lie, when they are not bundled")
     return parser
@@ -182,7 +182,7 @@ def _failed(error: Exception) -> int:
 def _say(message: str, code: int) -> int:
     from fnwork.text import harmless
 
-    print(f"fnwork: {harmless(message, keep_lines=True)}", file=sys.stderr)
+    print(harmless(message, keep_lines=True), file=sys.stderr)
     return code
 
 

@@ -116,9 +116,11 @@ def account(spec: Spec, settings: DataSettings, data_set: DataSet, device: Devic
 def spec_of(resolved: Mapping[str, Any], where: str) -> Spec:
     """The spec that `resolved.toml` holds, with the data's path made absolute."""
     tables = {key: value for key, value in resolved.items() if key not in (USED, VERSIONS)}
-    path = resolved.get(USED, {}).get("data_path", "") if isinstance(resolved.get(USED), dict) else ""
-    if path and isinstance(tables.get("data"), dict):
-        tables["data"] = {**tables["data"], "path": path}
+    model, used = tables.get("model"), resolved.get(USED)
+    if isinstance(model, dict) and not model.get("layers"):
+        tables["model"] = {key: value for key, value in model.items() if key != "layers"}  # a preset has no tables
+    if isinstance(used, dict) and used.get("data_path") and isinstance(tables.get("data"), dict):
+        tables["data"] = {**tables["data"], "path": used["data_path"]}
     if not tables:
         raise InputError(f"{where}: missing or damaged, so what the run was trained with is not known")
     return specs.parse(tomli_w.dumps(without_none(tables)), where)

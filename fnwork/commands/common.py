@@ -98,9 +98,9 @@ def size(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people: "0.8 s", "1:05" or "2:03:04"."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
+    """Seconds for people: "0.8 s", "27 s", "1:05" or "2:03:04"."""
+    if seconds < 59.5:
+        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
@@ -121,3 +121,10 @@ def figure(key: str, value: Any) -> str:
             return duration(value)
         return f"{value:.4g}" if isinstance(value, float) else str(value)
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def title(symptom: object) -> str:
+    """A checklist entry's title by its key; the key itself for one that this version does not know."""
+    from fnwork.checklist import SYMPTOMS
+
+    return next((entry.title for entry in SYMPTOMS if entry.key == symptom), str(symptom))

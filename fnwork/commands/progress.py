@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fnwork.commands.common import duration, figure, size
+from fnwork.commands.common import duration, figure, size, title
 from fnwork.run_folder import RunReader
 from fnwork.text import harmless
 
@@ -18,7 +18,9 @@ class Progress:
 
     def __init__(self, folder: Path, to_stderr: bool):
         self._stream = sys.stderr if to_stderr else sys.stdout
-        self._start = next((event for event in RunReader(folder).events() if event["kind"] == "start"), {})
+        reader = RunReader(folder)
+        self._start = next((event for event in reader.events() if event["kind"] == "start"), {})
+        self._limit = reader.resolved()["train"]["limit_windows"]
         self._memory = 0
         self._loss = self._rate = ""
         self._validation = ""
@@ -63,7 +65,7 @@ class Progress:
         elif kind == "nonfinite":
             self.note(f"not finite: {event['where']} in {event['layer']}, step {event['step']}: {event['action']}")
         elif kind == "check" and event["state"] == "firing":
-            self.note(f"checklist: {event['symptom']}: {event['evidence']}")
+            self.note(f"checklist: {title(event['symptom'])}: {event['evidence']}")
 
     def _take_epoch(self, event: Mapping[str, Any]) -> None:
         metric = next((key for key in ("val_accuracy", "val_r2", "val_loss") if key in event), "")
@@ -83,9 +85,11 @@ class Progress:
 
     def _update(self, event: Mapping[str, Any]) -> None:
         if self._bar and not self._silent:
-            epochs, windows = self._start.get("epochs", 1), self._start.get("windows_per_epoch", 1)
+            epochs = self._start.get("epochs", 1)
+            updates = epochs * self._start.get("windows_per_epoch", 1)
             facts = (self._loss, self._validation, self._rate, size(self._memory))
-            self._bar.update(f"epoch {event['epoch']}/{epochs}", event["step"], epochs * windows, facts)
+            total = min(updates, self._limit or updates)
+            self._bar.update(f"epoch {event['epoch']}/{epochs}", event["step"], total, facts)
 
 
 class _Bar:
@@ -101,8 +105,10 @@ class _Bar:
             BarColumn(bar_width=None),
             TextColumn("{task.fields[facts]}", markup=False),
             TimeRemainingColumn(),
+            TextColumn("left"),
             console=Console(file=stream),
             expand=True,
+            refresh_per_second=4,
         )
         self._task = self._progress.add_task("preparing", total=None, facts="")
 

@@ -18,6 +18,7 @@ from fnwork.commands.common import (
     run_folder,
     say,
     size,
+    title,
 )
 from fnwork.compare import compare as compare_runs
 from fnwork.run_folder import RunReader
@@ -135,8 +136,8 @@ def document(folder: Any) -> dict[str, Any]:
     return summary(folder).as_dict() | {"record": RunReader(folder).record()}
 
 
-def _print_section(title: str, facts: list[tuple[str, str]]) -> None:
-    print(f"\n{title}")
+def _print_section(heading: str, facts: list[tuple[str, str]]) -> None:
+    print(f"\n{heading}")
     width = max((len(key) for key, _ in facts), default=0)
     for key, value in facts:
         print(f"  {harmless(key):<{width}}  {harmless(value)}")
@@ -157,7 +158,7 @@ def _print_record(record: Mapping[str, Any]) -> None:
     checklist = record.get("checklist")
     findings = [entry for entry in checklist if isinstance(entry, dict)] if isinstance(checklist, list) else []
     if findings:
-        lines = [(f"{entry.get('symptom')}", f"{entry.get('state')}: {entry.get('evidence')}") for entry in findings]
+        lines = [(title(entry.get("symptom")), f"{entry.get('state')}: {entry.get('evidence')}") for entry in findings]
         _print_section("checklist", lines)
 
 
@@ -167,14 +168,13 @@ def compare(arguments: Namespace) -> int:
     ids = [run.id for run in comparison.runs]
     tables = {"keys": comparison.keys, "results": comparison.results}
     if arguments.json:
-        by_name = {title: {row.key: list(row.values) for row in rows} for title, rows in tables.items()}
-        print_json({"runs": ids} | by_name)
+        by_key = {heading: {row.key: list(row.values) for row in rows} for heading, rows in tables.items()}
+        print_json({"runs": ids} | by_key)
         return 0
-    for title, rows in tables.items():
-        lines = [[row.key, *(figure(row.key, value) for value in row.values)] for row in rows]
-        print_table([title, *ids], lines)
+    for heading, rows in tables.items():
+        print_table([heading, *ids], [[row.key, *(figure(row.key, value) for value in row.values)] for row in rows])
         if not rows:
-            print("  (no key differs)" if title == "keys" else "  (none yet)")
+            print("  (no key differs)" if heading == "keys" else "  (none yet)")
         print()
     return 0
 

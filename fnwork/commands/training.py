@@ -59,10 +59,10 @@ def _train(arguments: Namespace, make: Callable) -> int:
     else:
         figures = "  ".join(f"{key} {figure(key, value)}" for key, value in result.results.items())
         print(f"{result.state}{'  ' if figures else ''}{figures}", flush=True)
-    if result.message:
-        say(f"fnwork: {result.message}")
     if result.state == "stopped":
-        say(f"resume it with: fnwork resume {owned.folder.name}")
+        say(f"go on with: fnwork resume {owned.folder.name}")
+    elif result.message:
+        say(result.message)
     return {"failed": RUN_FAILED, "stopped": STOPPED}.get(result.state, DONE)
 
 

@@ -355,3 +355,13 @@ def test_a_folder_that_may_not_be_written_is_refused(archive, spec_path):
     with pytest.raises(InputError, match="cannot write in"):
         Run.start(archive, spec_path)
     archive.root.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    "text", [None, '[data]\ndataset = "fashion-mini"\n[model]\npreset = "cnn8"\noptions = { width = 0.5 }\n']
+)
+def test_what_a_run_was_resolved_to_gives_its_spec_back(archive, spec_path, text):
+    from fnwork import prepare
+
+    wanted = spec.parse(text or spec_path.read_text().replace('"small.csv"', '"/data/small.csv"'))
+    assert prepare.spec_of(spec.resolved(wanted), "resolved.toml") == wanted

@@ -1,0 +1,287 @@
+"""Training and using a model from the command line, as a user does it."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from safetensors.numpy import load_file
+
+from fnwork.archive import Archive
+from fnwork.cli import main
+from fnwork.run_folder import RunReader
+
+ROOT = Path(__file__).parents[2]
+ENDLESS = ["--set", "train.epochs=1000000"]
+IMAGES = """\
+name = "images"
+[data]
+dataset = "fashion-mini"
+[[model.layers]]
+type = "flatten"
+[[model.layers]]
+type = "linear"
+[train]
+epochs = 1
+micro_batch = 100
+limit_windows = 20
+"""
+
+
+@pytest.fixture(autouse=True)
+def in_the_folder_of_the_experiments(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+
+
+@pytest.fixture
+def small(spec_path):
+    """The name of a spec that trains in a moment."""
+    return spec_path.stem
+
+
+def started(*arguments):
+    """The command in a process of its own, which has begun to train."""
+    command = [sys.executable, "-m", "fnwork", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    folder = Path(process.stdout.readline().removeprefix("run: ").strip())
+    wait_for(lambda: any(event["kind"] == "epoch" for event in RunReader(folder).events()), process)
+    return process, folder
+
+
+def wait_for(condition, process):
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+
+
+def json_of(capsys, *arguments):
+    capsys.readouterr()
+    code = main([*arguments, "--json"])
+    captured = capsys.readouterr()
+    assert code == 0, captured.err
+    return json.loads(captured.out)
+
+
+def test_run_prints_the_folder_and_one_plain_line_an_epoch(small, capsys):
+    assert main(["run", small]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("run: experiments/runs/".replace("/", os.sep))
+    assert Path(lines[0].removeprefix("run: ")).is_dir()
+    epochs = [line for line in lines if line.startswith("epoch ")]
+    assert [line.split()[1] for line in epochs] == ["1/4", "2/4", "3/4", "4/4"]
+    for part in ("train_loss", "val_accuracy", "samples/s", "iB"):
+        assert part in epochs[0]
+    assert lines[-1].startswith("finished ")
+
+
+def test_run_json_is_one_document_and_the_epochs_go_to_stderr(small, capsys):
+    assert main(["run", small, "--json", "--set", "train.epochs=2"]) == 0
+    captured = capsys.readouterr()
+    document = json.loads(captured.out)
+    assert document["state"] == "finished" and document["val_accuracy"] == document["record"]["result"]["val_accuracy"]
+    assert "epoch 2/2" in captured.err
+    assert json_of(capsys, "show", "last") == {key: value for key, value in document.items() if key != "message"}
+
+
+def test_run_takes_a_path_and_makes_the_experiments_folder(spec_path, tmp_path, monkeypatch, capsys):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert main(["run", os.path.join("..", "experiments", "specs", "small.toml"), "--set", "train.epochs=1"]) == 0
+    captured = capsys.readouterr()
+    assert "made experiments with the starter specs" in captured.err
+    assert Archive(Path("experiments")).list()[0].state == "finished"
+    assert {"fashion-cnn", "fashion-mlp", "table-regression"} <= set(Archive(Path("experiments")).spec_names())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "smal"], 'did you mean "small"?'),
+        (["run", "small", "--set", "train.epoch=3"], 'did you mean "epochs"?'),
+        (["run", "small", "--set", "train.epochs"], "KEY=VALUE"),
+        (["run", "small", "--set", "train.epochs=-1", "--set", "train.lr=0"], "train.lr"),
+        (["run", "small", "--set", "data.path=gone.csv"], "gone.csv"),
+        (["check", "small", "--set", "train.optimizer=adm"], 'did you mean "adam'),
+        (["check", "small", "--set", "data.target=knd"], "kind"),
+        (["forecast", "small", "--set", "memory.budget=6"], "memory.budget"),
+        (["test", "small"], "no such run"),
+    ],
+)
+def test_wrong_input_is_said_and_ends_with_2(small, capsys, arguments, said):
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err and "Traceback" not in captured.err
+    assert captured.out == ""
+    assert not Path("experiments/runs").exists()
+
+
+def test_check_of_a_good_spec_says_nothing_and_of_a_bad_one_everything(small, spec_path, capsys):
+    assert main(["check", small]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err == ""
+    text = spec_path.read_text().replace("epochs = 4", 'epochs = "4"\noptimiser = "adam"')
+    spec_path.write_text(text)
+    assert main(["check", small]) == 2
+    said = capsys.readouterr().err
+    assert "small.toml:27:10: train.epochs" in said and "small.toml:28:1: train.optimiser" in said
+    assert 'did you mean "optimizer"?' in said
+
+
+def test_forecast_equals_the_peak_that_the_run_measures(small, capsys):
+    forecast = json_of(capsys, "forecast", small)
+    run = json_of(capsys, "run", small)
+    assert forecast["peak"] == run["record"]["peak"]
+    assert [layer["name"] for layer in forecast["layers"]] == ["linear1", "relu1", "dropout1", "linear2"]
+    assert set(forecast["layers"][0]) == {"name", "parameters", "saved_bytes", "output_shape"}
+    assert sum(layer["parameters"] for layer in forecast["layers"]) == run["record"]["parameters"]
+    assert 0 < max(point["total"] for point in forecast["timeline"]) <= forecast["peak"]["total"]
+    assert main(["forecast", small, "--set", "memory.budget=1 MiB"]) == 0
+    shown = capsys.readouterr().out
+    assert "linear1" in shown and "█" in shown and "fits in the budget" in shown
+
+
+def test_a_failed_run_ends_with_1_and_says_why(small, capsys, monkeypatch):
+    def fail(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("engine.state.save", fail)
+    assert main(["run", small]) == 1
+    assert "No space left on device" in capsys.readouterr().err
+    assert Archive(Path("experiments")).list()[0].state == "failed"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C reaches a whole console there")
+def test_ctrl_c_saves_and_stops_with_130_and_the_run_can_be_resumed(small, capsys):
+    process, folder = started("run", small, *ENDLESS)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "stopped" in out.splitlines()[-1]
+    assert f"fnwork resume {folder.name}" in err and "Traceback" not in err
+    assert RunReader(folder).state() == "stopped"
+    assert (folder / "last.safetensors").is_file()
+    process, again = started("resume", folder.name)
+    assert again == folder
+    assert main(["stop", folder.name]) == 0
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    steps = [event["step"] for event in RunReader(folder).events() if event["kind"] == "step"]
+    assert steps == list(range(1, len(steps) + 1))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C reaches a whole console there")
+def test_ctrl_c_twice_ends_at_once_and_the_archive_stays_whole(small):
+    process, folder = started("run", small, *ENDLESS)
+    while process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.001)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert RunReader(folder).state() in ("stopped", "interrupted")
+    assert Archive(Path("experiments")).list()[0].problem == ""
+
+
+def test_a_second_process_reads_and_stops_but_does_not_take_over(small, capsys):
+    process, folder = started("run", small, *ENDLESS)
+    assert [run["state"] for run in json_of(capsys, "runs")] == ["running"]
+    for arguments in (["resume", "last"], ["rm", "last"], ["note", "last", "x"]):
+        assert main(arguments) == 2
+    assert str(process.pid) in capsys.readouterr().err
+    assert main(["show", "last"]) == 0
+    assert main(["run", small, "--set", "train.epochs=1"]) == 0
+    assert main(["stop", folder.name]) == 0
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert sorted(run["state"] for run in json_of(capsys, "runs")) == ["finished", "stopped"]
+
+
+def test_predict_and_export_of_a_table_need_no_data_set(small, spec_path, capsys):
+    assert main(["run", small]) == 0
+    (spec_path.parent / "small.csv").unlink()
+    Path("new.csv").write_text("c,a,b\n2,2,2\n-2,-2,-2\n")
+    rows = json_of(capsys, "predict", "last", "new.csv")
+    assert [row["class"] for row in rows] == ["warm", "cold"]
+    assert [row["input"] for row in rows] == ["new.csv:2", "new.csv:3"]
+    assert sum(rows[0]["probabilities"].values()) == pytest.approx(1.0, abs=1e-5)
+    assert rows[0]["probability"] == max(rows[0]["probabilities"].values())
+    assert main(["predict", "last", "new.csv"]) == 0
+    assert "warm" in capsys.readouterr().out
+    Path("new.csv").write_text("a,b\n1,2\n")
+    assert main(["predict", "last", "new.csv"]) == 2
+    assert '"c"' in capsys.readouterr().err
+    assert main(["predict", "last", "gone.csv"]) == 2
+    assert main(["export", "last", "--to", "safetensors", "-o", "model.safetensors"]) == 0
+    exported = load_file("model.safetensors")
+    assert sorted(array.shape for array in exported.values()) == [(2,), (2, 8), (8,), (8, 3)]
+    assert main(["export", "last", "--to", "csv", "-o", "curves.csv"]) == 0
+    assert len(Path("curves.csv").read_text().splitlines()) == 1 + 32 + 4
+
+
+def test_test_of_a_run_without_a_test_part_says_so(small, capsys):
+    assert main(["run", small, "--set", "train.epochs=1"]) == 0
+    assert main(["test", "last"]) == 2
+    assert "has no test part" in capsys.readouterr().err
+
+
+def test_predict_of_a_regression_is_in_real_units(spec_path, capsys):
+    rows = np.random.default_rng(1).normal(size=(200, 2))
+    lines = [f"{a:.4f},{b:.4f},{5000 + 300 * a - 200 * b:.3f}" for a, b in rows]
+    (spec_path.parent / "price.csv").write_text("a,b,price\n" + "\n".join(lines) + "\n")
+    Path("price.toml").write_text(
+        '[data]\ndataset = "csv"\npath = "experiments/specs/price.csv"\ntarget = "price"\ntask = "regression"\n'
+        '[[model.layers]]\ntype = "linear"\n[train]\nepochs = 40\nmicro_batch = 16\nlr = 0.03\n'
+    )
+    assert main(["run", "price.toml"]) == 0
+    assert json_of(capsys, "runs")[0]["val_r2"] > 0.99
+    Path("new.csv").write_text("a,b\n1,0\n0,1\n")
+    values = [row["value"] for row in json_of(capsys, "predict", "last", "new.csv")]
+    assert values == pytest.approx([5300, 4800], abs=30)
+    assert main(["predict", "last", "new.csv"]) == 0
+    assert "price" in capsys.readouterr().out
+
+
+def test_test_and_predict_of_pictures(capsys):
+    Path("images.toml").write_text(IMAGES)
+    run = json_of(capsys, "run", "images.toml")
+    assert json_of(capsys, "test", "last") == pytest.approx({key: run[key] for key in ("test_loss", "test_accuracy")})
+    grey = np.zeros((28, 28), np.uint8)
+    grey[4:24, 8:20] = 200
+    picture = Image.fromarray(grey)
+    picture.save("plain.png")
+    picture.resize((90, 60)).convert("RGBA").save("large.png")
+    Image.fromarray(grey.astype(np.uint16) * 257).save("deep.png")
+    picture.convert("P").save("palette.gif")
+    Image.new("L", (1, 1)).save("dot.png")
+    Path("broken.png").write_bytes(b"\x89PNG\r\n\x1a\nnothing")
+    names = ["plain.png", "large.png", "deep.png", "palette.gif", "dot.png"]
+    rows = {row["input"]: row for row in json_of(capsys, "predict", "last", *names)}
+    assert list(rows) == names
+    assert rows["deep.png"]["probabilities"] == pytest.approx(rows["plain.png"]["probabilities"])
+    assert rows["palette.gif"]["class"] == rows["plain.png"]["class"]
+    for wrong in (["broken.png"], ["gone.png"], ["images.toml"], ["plain.png", "."]):
+        assert main(["predict", "last", *wrong]) == 2
+        captured = capsys.readouterr()
+        assert wrong[-1] in captured.err and captured.out == ""
+
+
+def test_class_names_of_others_are_shown_harmlessly(spec_path, capsys):
+    classes = ["x\x1b[2J", "[red]"]
+    lines = [f"{number},{number % 7},{classes[number > 50]}" for number in range(100)]
+    (spec_path.parent / "small.csv").write_text("a\x1b[1m,b,kind\n" + "\n".join(lines) + "\n")
+    assert main(["run", "small", "--set", "train.epochs=1"]) == 0
+    Path("new.csv").write_text("a\x1b[1m,b\n1,2\n90,2\n")
+    for arguments in (["predict", "last", "new.csv"], ["data", "info", "small"], ["show", "last"]):
+        assert main(arguments) == 0
+        captured = capsys.readouterr()
+        assert "\x1b" not in captured.out + captured.err
