@@ -33,7 +33,9 @@ class Device:
 
 
 def choose(use: str = "auto") -> Device:
-    """The device for `use`: auto, cpu, cuda, cuda:N. FNWORK_DEVICE in the environment overrides it. Raises InputError."""
+    """The device for `use`: auto, cpu, cuda, cuda:N. FNWORK_DEVICE in the environment overrides it. Raises
+    InputError.
+    """
     override = os.environ.get(OVERRIDE, "")
     wanted, why = (override, f"{OVERRIDE}={override}") if override else (use, f'device.use = "{use}"')
     if wanted == "auto":
@@ -59,7 +61,8 @@ def _cuda(number: int, why: str) -> Device:
         import cupy
     except ImportError:
         raise InputError(
-            f"{why}: CuPy is not installed. Run nvidia-smi to see the driver's CUDA version, then install the extra cuda12 or cuda13"
+            f"{why}: CuPy is not installed. Run nvidia-smi to see the driver's CUDA version, "
+            "then install the extra cuda12 or cuda13"
         ) from None
     try:
         device = cupy.cuda.Device(number)

@@ -41,7 +41,8 @@ class Candidate:
 class Fit:
     """`chosen`: the fastest candidate within the budget, a noisy one only where no other fits; None where nothing fits.
 
-    `frontier`: those that no other one beats in memory, time and noise, leanest first. `obstacle`: the operation and layer at the
+    `frontier`: those that no other one beats in memory, time and noise, leanest first. `obstacle`: the operation and
+    layer at the
     peak of the leanest.
     """
 
@@ -111,7 +112,9 @@ def fit(
 
 
 def _pareto(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Of candidates sorted by peak, those that are faster than every leaner one, or less noisy than the leaner faster ones."""
+    """Of candidates sorted by peak, those that are faster than every leaner one, or less noisy than the leaner faster
+    ones.
+    """
     kept: list[Candidate] = []
     for candidate in candidates:
         if not any(other.time <= candidate.time and other.noisy <= candidate.noisy for other in kept):

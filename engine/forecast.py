@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.errors import InputError
+from engine.layers import Pass
 from engine.learner import Learner, shape_memory, shape_window
 from engine.memory import TimelinePoint
 from engine.ops.shapes import ShapeOperations
-from engine.layers import Pass
 from engine.recompute import BlockCost, Plan, cheapest, every, keep_all
 from engine.settings import Settings
 
@@ -30,9 +30,11 @@ class LayerForecast:
 
 @dataclass(frozen=True)
 class Forecast:
-    """`peak`: bytes by category at the moment of the largest total. `reserved`: what the pool has to have, gaps included.
+    """`peak`: bytes by category at the moment of the largest total. `reserved`: what the pool has to have, gaps
+    included.
 
-    `work` counts the arithmetic of one micro-batch, `recomputed_work` the part that is done a second time, `calls` the operations.
+    `work` counts the arithmetic of one micro-batch, `recomputed_work` the part that is done a second time, `calls`
+    the operations.
     """
 
     peak: dict[str, int]
@@ -234,7 +236,8 @@ def _fit_plan(
 ) -> Forecast:
     """The cheapest plan whose forecast keeps to the budget; the leanest one where none does.
 
-    The planner adds up sizes block by block, the forecast is exact: where they differ the planner's limit is moved by the difference.
+    The planner adds up sizes block by block, the forecast is exact: where they differ the planner's limit is moved by
+    the difference.
     """
     costs = block_costs(tables, input_shape, outputs, settings, alignment, rows)
     fixed = sum(plain.peak[name] for name in ("weights", "optimizer", "data"))

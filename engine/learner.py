@@ -5,18 +5,19 @@ The trainer drives it with data; a forecast drives the same code with shapes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan, sqrt
 from typing import Any
 
 import numpy as np
 
+from engine.errors import InputError
 from engine.layers import Builder, Pass
 from engine.losses import TOTALS, Loss
 from engine.memory import Array, ArraySpec, Memory
 from engine.model import Model
-from engine.ops import Operations
+from engine.ops import Operations, to_host
 from engine.optim import Optimizer
 from engine.precision import LossScale
 from engine.recompute import Plan
@@ -29,7 +30,9 @@ DATA_SLOTS = 2  # one micro-batch is prepared while the other is worked on
 
 @dataclass(frozen=True)
 class Update:
-    """The outcome of a window: sums over its samples, the gradient's norm after unscaling, and what happened to the scale."""
+    """The outcome of a window: sums over its samples, the gradient's norm after unscaling, and what happened to the
+    scale.
+    """
 
     totals: np.ndarray
     grad_norm: float
@@ -114,6 +117,32 @@ class Learner:
         self.memory.give(outputs)
         return self._read_totals()
 
+    @quiet
+    def outputs(self, inputs: Array) -> np.ndarray:
+        """The network's outputs on the host, float32."""
+        outputs = self.model.predict(inputs, Pass(self.operations, training=False))
+        values = self.operations.read(outputs).astype(np.float32)
+        self.memory.give(outputs)
+        return values
+
+    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Arrays (views on the CPU) and JSON-able values of everything that training moves."""
+        arrays = {f"model.{name}": to_host(array) for name, array in self.model.arrays.items()}
+        arrays |= {f"optimizer.{name}": to_host(array) for name, array in self.optimizer.arrays.items()}
+        return arrays, {"updates": self.optimizer.count, "scale": self.scale.state()}
+
+    def load_state(self, arrays: Mapping[str, np.ndarray], values: Mapping[str, Any]) -> None:
+        """The inverse of `state`. Raises InputError where the arrays belong to another network."""
+        self.load_weights(arrays)
+        _fill(self.optimizer.arrays, arrays, "optimizer.")
+        self.optimizer.count = int(values["updates"])
+        self.scale.load_state(values["scale"])
+
+    def load_weights(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Weights and running statistics alone."""
+        _fill(self.model.arrays, arrays, "model.")
+        self.model.commit(False)
+
     def _end_window(self, accepted: bool) -> None:
         self.model.commit(accepted)
         for parameter in self.model.parameters:
@@ -136,7 +165,8 @@ class Learner:
     def _locate(self, inputs: Array) -> tuple[str, str]:
         """Where values first stop being finite: ("activation" | "loss" | "gradient", layer).
 
-        The last micro-batch runs forward once more, layer by layer; if it is clean, the gradients are searched from the loss back.
+        The last micro-batch runs forward once more, layer by layer; if it is clean, the gradients are searched from
+        the loss back.
         """
         run = Pass(self.operations, training=True, again=True)
         current, broken = inputs, ""
@@ -157,6 +187,18 @@ class Learner:
         return "loss", self.model.layers[-1].name
 
 
+def _fill(targets: Mapping[str, Array], sources: Mapping[str, np.ndarray], prefix: str) -> None:
+    for name, target in targets.items():
+        source = sources.get(prefix + name)
+        if source is None or source.shape != target.shape:
+            got = "nothing" if source is None else str(source.shape)
+            raise InputError(f"the checkpoint is of another network: {name} needs {target.shape}, found {got}")
+        if isinstance(target, np.ndarray):
+            target[...] = source
+        else:
+            target.set(np.ascontiguousarray(source, target.dtype))
+
+
 def target_spec(settings: Settings, outputs: int) -> ArraySpec:
     """Targets of a micro-batch: class numbers, or one value an output."""
     if settings.loss == "cross-entropy":
@@ -165,7 +207,9 @@ def target_spec(settings: Settings, outputs: int) -> ArraySpec:
 
 
 def shape_window(learner: Learner, plan: Plan, rows: int) -> None:
-    """One window on shapes: two micro-batches stand for any number, since the second finds what every later one finds."""
+    """One window on shapes: two micro-batches stand for any number, since the second finds what every later one
+    finds.
+    """
     settings = learner.settings
     inputs, targets = learner.inputs[0][:rows], learner.targets[0][:rows]
     for _ in range(min(settings.accumulate, 2)):

@@ -1,6 +1,7 @@
 """The ledger: every array of the engine, by category, cut from one arena that is reused by lifetime.
 
-The arena's offsets depend only on the order of `take` and `give`. A forecast runs the same order with no data behind it, learns
+The arena's offsets depend only on the order of `take` and `give`. A forecast runs the same order with no data behind
+it, learns
 how large the arena has to be, and the real run then allocates exactly that, once.
 """
 
@@ -71,13 +72,17 @@ class TimelinePoint:
 
 
 class Arena:
-    """Addresses only. What lives long is cut from the low end, what is short-lived from the high end, each at the first gap that
-    fits; neighbours merge when freed. So what is kept over a pass lies without gaps between, whatever came and went meanwhile."""
+    """Addresses only. What lives long is cut from the low end, what is short-lived from the high end, each at the
+    first gap that
+    fits; neighbours merge when freed. So what is kept over a pass lies without gaps between, whatever came and went
+    meanwhile."""
 
     _ENDLESS = 1 << 60
 
     def __init__(self, capacity: int | None = None) -> None:
-        """`capacity` bytes in the first segment; None: without limit (a forecast), where `needed` says what would do."""
+        """`capacity` bytes in the first segment; None: without limit (a forecast), where `needed` says what would
+        do.
+        """
         self.needed = 0
         self._measuring = capacity is None
         self._free: list[tuple[int, int]] = [(0, self._ENDLESS if capacity is None else capacity)]

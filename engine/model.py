@@ -9,7 +9,6 @@ import difflib
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 
-
 from engine.errors import InputError
 from engine.layers import LAYERS, Builder, Layer, LayerError, Parameter, Pass, Saved
 from engine.layers.activation import ReLU
@@ -138,7 +137,8 @@ class Model:
     def train(self, x: Array, loss: Callable[[Array], Array], plan: Plan, run: Pass) -> None:
         """Forward and backward as `plan` orders; `loss` turns outputs into their gradient. Adds to all gradients.
 
-        `inputs` holds the inputs of blocks that wait for a restart or for backward, `saved` what the layers of blocks kept.
+        `inputs` holds the inputs of blocks that wait for a restart or for backward, `saved` what the layers of blocks
+        kept.
         """
         memory = run.memory
         again = Pass(run.operations, run.training, run.counter, again=True)
@@ -221,6 +221,8 @@ def _make_layers(
             len(tables) - 1,
             f"the network ends in {shape}, the task needs ({builder.outputs},): end with a linear layer",
         )
+    if not builder.parameters:
+        raise InvalidLayer(0, "the network has nothing to train: it needs a layer with weights, such as linear or conv")
     _check_names(keep_fp32, [layer.name for layer in layers])
     for layer in layers:
         layer.needs_input_gradient = False

@@ -50,7 +50,8 @@ def every(interval: int, blocks: int) -> Plan:
 
 @dataclass(frozen=True)
 class BlockCost:
-    """What the planner knows of a block: bytes of its input and of what it saves, the most its passes need besides, and its work.
+    """What the planner knows of a block: bytes of its input and of what it saves, the most its passes need besides,
+    and its work.
 
     `rebuilds`: the next block's input costs no memory when both are saved, since it is computed again cheaply.
     """
@@ -70,22 +71,27 @@ SLOTS = 400
 def cheapest(costs: Sequence[BlockCost], memory: int) -> Plan | None:
     """The plan of least work within `memory` bytes, None where there is none.
 
-    Dynamic programming over sub-chains and memory, as Beaumont, Herrmann, Pallez and Shilova (2019) do for heterogeneous chains:
-    a sub-chain whose first input is held either saves its first block, or runs ahead without saving, holds a later input, solves
-    the rest, and comes back. Memory is counted in 1/400 of what is available, rounded up, so a plan never needs more than it says.
+    Dynamic programming over sub-chains and memory, as Beaumont, Herrmann, Pallez and Shilova (2019) do for
+    heterogeneous chains:
+    a sub-chain whose first input is held either saves its first block, or runs ahead without saving, holds a later
+    input, solves
+    the rest, and comes back. Memory is counted in 1/400 of what is available, rounded up, so a plan never needs more
+    than it says.
     """
     return _Solver(costs, memory).plan()
 
 
 class _Solver:
-    """`held[s, t]` is the least work of backward through blocks s..t by memory slots when the input of s is held by somebody else;
+    """`held[s, t]` is the least work of backward through blocks s..t by memory slots when the input of s is held by
+    somebody else;
     `rebuilt[s, t]` the same when s must be saved and its input is computed again by the saved block before it."""
 
     def __init__(self, costs: Sequence[BlockCost], memory: int) -> None:
         self.costs = costs
         self.count = len(costs)
         self.unit = max(1, memory // SLOTS)
-        # while a sub-chain that ends before the last block runs forward again, the gradient it waits for is there already
+        # while a sub-chain that ends before the last block runs forward again, the gradient it waits for is there
+        # already
         self.waiting = [cost.input for cost in costs[1:]] + [0]
         self.held: dict[tuple[int, int], np.ndarray] = {}
         self.rebuilt: dict[tuple[int, int], np.ndarray] = {}

@@ -11,7 +11,9 @@ NOISY_BATCH = 32  # samples below which the statistics of batch norm become nois
 
 @dataclass(frozen=True)
 class Settings:
-    """`budget` in bytes, 0 for what the device has; `lr`, `warmup_from`, `min_lr` per update; the rest as in the spec."""
+    """`budget` in bytes, 0 for what the device has; `lr`, `warmup_from`, `min_lr` per update; the rest as in the
+    spec.
+    """
 
     seed: int = 0
     epochs: int = 10

@@ -27,7 +27,9 @@ class State:
 
 
 def save(path: Path, state: State) -> None:
-    """Writes `state` to a file that is either the old one or the whole new one, whatever happens meanwhile. Raises OSError."""
+    """Writes `state` to a file that is either the old one or the whole new one, whatever happens meanwhile. Raises
+    OSError.
+    """
     content = safetensors.numpy.save(
         {name: np.ascontiguousarray(array) for name, array in state.arrays.items()},
         metadata={"format": FORMAT, "values": json.dumps(dict(state.values))},

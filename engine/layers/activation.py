@@ -67,7 +67,9 @@ class SiLU(_Smooth):
 
 
 class Dropout(Layer):
-    """In training each element is 0 with probability `rate`, the others times 1 / (1 - rate) (Srivastava et al. 2014)."""
+    """In training each element is 0 with probability `rate`, the others times 1 / (1 - rate) (Srivastava et al.
+    2014).
+    """
 
     cheap = True
 

@@ -2,9 +2,11 @@
 
 Memory moves by three rules, the same for every layer.
 - `forward` returns a new array. The input stays the caller's, who frees it unless the layer saves it.
-- `backward` owns `grad` and everything in `saved`: it may write over them, and gives back what it does not return. What it
+- `backward` owns `grad` and everything in `saved`: it may write over them, and gives back what it does not return.
+What it
   leaves in `saved` the caller frees.
-- `saves` declares what lies between the two; `forward` puts those arrays into `saved`. The name "input" stands for the input
+- `saves` declares what lies between the two; `forward` puts those arrays into `saved`. The name "input" stands for
+the input
   itself, which the caller keeps and enters.
 """
 
@@ -41,7 +43,8 @@ class Parameter:
 class Pass:
     """What one forward or backward pass over a micro-batch carries along.
 
-    `training`: batch statistics and dropout are on. `again`: this forward pass is a recomputation, nothing may move a second
+    `training`: batch statistics and dropout are on. `again`: this forward pass is a recomputation, nothing may move a
+    second
     time. `counter` = (seed, epoch, micro-batch) keys the draws. `hold`: the output is going to be kept for backward.
     """
 

@@ -14,7 +14,8 @@ def _check_epsilon(layer: str, epsilon: float) -> None:
 class BatchNorm(Layer):
     """y = gamma * (x - mean) / sqrt(variance + epsilon) + beta for each channel (Ioffe and Szegedy 2015).
 
-    With `relu`, set where a ReLU follows, the ReLU is part of the same pass. Only x and the statistics are kept: the output is
+    With `relu`, set where a ReLU follows, the ReLU is part of the same pass. Only x and the statistics are kept: the
+    output is
     computed again where it is needed. Running statistics move once a window that is accepted:
     running = (1 - momentum) * running + momentum * batch, the variance unbiased.
     """
@@ -53,7 +54,9 @@ class BatchNorm(Layer):
         return self.normalise(x, run)
 
     def measure(self, x: Array, run: Pass) -> None:
-        """The statistics for the pass: the batch's in training (once, however often it is computed again), else the running ones."""
+        """The statistics for the pass: the batch's in training (once, however often it is computed again), else the
+        running ones.
+        """
         operations = run.operations
         if not run.training:
             operations.copy(self.running_mean, self._mean)
@@ -83,7 +86,9 @@ class BatchNorm(Layer):
         return dx
 
     def gradient_by_input(self, x: Array, grad: Array, out: Array, run: Pass, mask: Array | None = None) -> None:
-        """Adds the gradients of gamma and beta, writes d loss / d x to `out`; `grad` becomes that of the sum before the ReLU."""
+        """Adds the gradients of gamma and beta, writes d loss / d x to `out`; `grad` becomes that of the sum before
+        the ReLU.
+        """
         run.operations.batch_norm_backward(
             x,
             self._mean,
@@ -106,7 +111,9 @@ class BatchNorm(Layer):
 
 
 class LayerNorm(Layer):
-    """y = gamma * (x - mean) / sqrt(variance + epsilon) + beta over the last axis of each sample (Ba, Kiros and Hinton 2016)."""
+    """y = gamma * (x - mean) / sqrt(variance + epsilon) + beta over the last axis of each sample (Ba, Kiros and
+    Hinton 2016).
+    """
 
     cheap = True
 

@@ -6,7 +6,9 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from engine.memory import Memory
+import numpy as np
+
+from engine.memory import Array, Memory
 from engine.ops import reference
 from engine.ops.operation import Operation
 
@@ -26,3 +28,8 @@ class Operations:
     def _call(self, operation: Operation, *arguments: Any, **options: Any) -> Any:
         with self.memory.workspace(operation.workspace(*arguments, **options)) as work:
             return operation.compute(*arguments, work=work, **options)
+
+
+def to_host(array: Array) -> np.ndarray:
+    """The array itself on the CPU, a copy of one on a card."""
+    return array if isinstance(array, np.ndarray) else array.get()

@@ -1,4 +1,6 @@
-"""What an operation is: a computation on given arrays, and the scratch memory it needs, both known from shapes alone."""
+"""What an operation is: a computation on given arrays, and the scratch memory it needs, both known from shapes
+alone.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ PIECE_BYTES = 1 << 19  # scratch of one piece of an elementwise pass: stays in a
 
 @dataclass(frozen=True)
 class Operation:
-    """`compute(*arguments, work=scratch)`; `workspace(*arguments)` says which scratch; `flops` counts the work for the planner."""
+    """`compute(*arguments, work=scratch)`; `workspace(*arguments)` says which scratch; `flops` counts the work for
+    the planner.
+    """
 
     compute: Callable[..., Any]
     workspace: Callable[..., Sequence[ArraySpec]]

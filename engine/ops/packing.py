@@ -15,6 +15,8 @@ def packed_mask(shape: tuple[int, ...]) -> ArraySpec:
 
 
 def packed_positions(out_shape: tuple[int, ...], size: int) -> ArraySpec:
-    """The position of the largest element of each pooling window: two bits for 2x2 (four to a byte), a byte otherwise."""
+    """The position of the largest element of each pooling window: two bits for 2x2 (four to a byte), a byte
+    otherwise.
+    """
     per_image = prod(out_shape[1:])
     return ArraySpec((out_shape[0], -(-per_image // 4) if size == 2 else per_image), np.dtype(np.uint8))

@@ -1,4 +1,6 @@
-"""Every operation in plain array code that runs on NumPy and on CuPy alike: the specification the fast ones are tested against."""
+"""Every operation in plain array code that runs on NumPy and on CuPy alike: the specification the fast ones are
+tested against.
+"""
 
 from engine.ops.reference.activation import (
     dropout,

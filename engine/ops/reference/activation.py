@@ -68,7 +68,9 @@ def gelu(x: Array, out: Array, *, work: list[Array]) -> None:
 
 @operation(workspace=_scratch(3))
 def gelu_backward(x: Array, grad: Array, out: Array, *, work: list[Array]) -> None:
-    """out = grad * ((1 + t) / 2 + x / 2 * (1 - t^2) * sqrt(2 / pi) * (1 + 3 * 0.044715 x^2)), t the tanh of the forward pass."""
+    """out = grad * ((1 + t) / 2 + x / 2 * (1 - t^2) * sqrt(2 / pi) * (1 + 3 * 0.044715 x^2)), t the tanh of the
+    forward pass.
+    """
     xp = array_module(x)
     x, grad, out = rows_of(x), rows_of(grad), rows_of(out)
     for piece in pieces(x):
@@ -126,7 +128,8 @@ def silu_backward(x: Array, grad: Array, out: Array, *, work: list[Array]) -> No
 
 @operation(workspace=lambda x, out, *, rate, counter: piece_scratch(x, np.float32, np.bool_))
 def dropout(x: Array, out: Array, *, rate: float, counter: tuple[int, int, int, int], work: list[Array]) -> None:
-    """out = x / (1 - rate) where the draw keeps the element, else 0 (out may be x itself); the gradient is the same map.
+    """out = x / (1 - rate) where the draw keeps the element, else 0 (out may be x itself); the gradient is the same
+    map.
 
     The draws depend on `counter` = (seed, epoch, step, layer) alone, so nothing is saved: backward draws them again.
     """

@@ -122,7 +122,9 @@ def _multiplications(x: Array, weight: Array, out: Array, *ignored: Array) -> fl
 def convolve(
     x: Array, weight: Array, bias: Array | None, out: Array, *, stride: int, padding: int, work: list[Array]
 ) -> None:
-    """out[n,i,j,o] = bias[o] + sum over a, b, c of weight[o,a,b,c] * x[n, i*stride+a-padding, j*stride+b-padding, c]."""
+    """out[n,i,j,o] = bias[o] + sum over a, b, c of weight[o,a,b,c] * x[n, i*stride+a-padding, j*stride+b-padding,
+    c].
+    """
     flat = weight.reshape(weight.shape[0], -1).T
     _correlate(x, flat, bias, out, work, kernel=weight.shape[1], stride=stride, dilation=1, padding=padding)
 
@@ -141,7 +143,9 @@ def _input_gradient_workspace(grad: Array, weight: Array, out: Array, *, stride:
 def convolve_input_gradient(
     grad: Array, weight: Array, out: Array, *, stride: int, padding: int, work: list[Array]
 ) -> None:
-    """out = d loss / d x: the gradient, dilated by the stride, correlated with the kernel flipped in both directions."""
+    """out = d loss / d x: the gradient, dilated by the stride, correlated with the kernel flipped in both
+    directions.
+    """
     flipped, *rest = work
     kernel = weight.shape[1]
     flipped[...] = weight[:, ::-1, ::-1, :].transpose(1, 2, 0, 3)

@@ -67,7 +67,9 @@ def mean_squared_error(
 def huber(
     outputs: Array, targets: Array, grad: Array | None, totals: Array, *, factor: float, work: list[Array]
 ) -> None:
-    """As the squared error with e^2 / 2 for |e| <= 1 and |e| - 1/2 beyond (Huber 1964): grad = clip(y - t, -1, 1) * factor."""
+    """As the squared error with e^2 / 2 for |e| <= 1 and |e| - 1/2 beyond (Huber 1964): grad = clip(y - t, -1, 1) *
+    factor.
+    """
     xp = array_module(outputs)
     difference = work[0]
     xp.subtract(outputs, targets, out=difference)

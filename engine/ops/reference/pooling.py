@@ -35,7 +35,9 @@ def _position_scratch(out: Array, positions: Array | None, size: int) -> list[Ar
 
 @operation(workspace=lambda x, out, positions, *, size: _position_scratch(out, positions, size))
 def max_pool(x: Array, out: Array, positions: Array | None, *, size: int, work: list[Array]) -> None:
-    """out = the largest of each window, the first one where several are equal; NaN wins. Which one goes to `positions`."""
+    """out = the largest of each window, the first one where several are equal; NaN wins. Which one goes to
+    `positions`.
+    """
     xp = array_module(x)
     for piece in _pieces(out):
         largest = out[piece]
