@@ -111,12 +111,15 @@ class Archive:
     # --- specs ---
 
     def make(self) -> None:
-        """Make the folder with the starter specs in it; specs that are there already stay as they are."""
+        """Make the folder with the starter specs and their data in it; files that are there already stay."""
+        starters = next(place for place in _STARTERS if place.is_dir())
         try:
             self.specs.mkdir(parents=True, exist_ok=True)
-            for starter in next((sorted(place.glob("*.toml")) for place in _STARTERS if place.is_dir()), []):
-                if not (self.specs / starter.name).exists():
-                    shutil.copyfile(starter, self.specs / starter.name)
+            for starter in sorted(path for path in starters.rglob("*") if path.is_file()):
+                target = self.specs / starter.relative_to(starters)
+                if not target.exists():
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(starter, target)
         except OSError as error:
             raise InputError(f"cannot make {harmless(self.root)}: {reason(error)}") from error
 

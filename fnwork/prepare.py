@@ -3,7 +3,7 @@
 import platform
 import sys
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ from engine import data, zoo
 from engine.data import DataSet, DataSettings
 from engine.device import Device, choose
 from engine.errors import InputError
+from engine.fit import Fit
+from engine.fit import fit as engine_fit
 from engine.forecast import Forecast
 from engine.forecast import forecast as engine_forecast
 from engine.model import InvalidLayer
@@ -71,24 +73,43 @@ def misfit(error: InvalidLayer, spec: Spec, text: str, file: str) -> SpecError:
     return SpecError(file, (Problem(line, column, dotted(place), str(error)),))
 
 
-def forecast(spec: Spec, text: str, file: str, base_folder: Path) -> Forecast:
-    """The memory of one window, as the run on this machine will take it; errors have their place in the spec's text."""
+@dataclass(frozen=True)
+class Premises:
+    """What a forecast starts from: the network, its data and how this machine lays out memory."""
+
+    tables: list[dict[str, Any]]
+    input_shape: tuple[int, ...]
+    outputs: int
+    settings: Settings
+    layout: dict[str, Any]  # keyword arguments: alignment, data_bytes, samples
+
+
+def premises(spec: Spec, base_folder: Path) -> Premises:
+    """The premises of a spec on this machine; the data is looked at, but not loaded where that can be avoided."""
     info = data.info(data_settings(spec, base_folder), spec.seed)
     try:
         device = choose(spec.device.use)
-        alignment, on_device = device.alignment, 0 if device.is_cuda else info.nbytes
+        alignment, shared = device.alignment, 0 if device.is_cuda else info.nbytes
     except InputError:  # a card that this machine lacks
-        alignment, on_device = CUDA_ALIGNMENT, 0
+        alignment, shared = CUDA_ALIGNMENT, 0
+    layout = {"alignment": alignment, "data_bytes": shared, "samples": info.train_samples}
+    return Premises(layers(spec), info.input_shape, info.outputs, trainer_settings(spec), layout)
+
+
+def forecast(spec: Spec, text: str, file: str, base_folder: Path) -> Forecast:
+    """The memory of one window, as the run on this machine will take it; errors have their place in the spec's text."""
+    at = premises(spec, base_folder)
     try:
-        return engine_forecast(
-            layers(spec),
-            info.input_shape,
-            info.outputs,
-            trainer_settings(spec),
-            alignment=alignment,
-            data_bytes=on_device,
-            samples=info.train_samples,
-        )
+        return engine_forecast(at.tables, at.input_shape, at.outputs, at.settings, **at.layout)
+    except InvalidLayer as error:
+        raise misfit(error, spec, text, file) from error
+
+
+def fit(spec: Spec, text: str, file: str, base_folder: Path, budget: int) -> Fit:
+    """The settings of the spec that keep to a budget in bytes."""
+    at = premises(spec, base_folder)
+    try:
+        return engine_fit(at.tables, at.input_shape, at.outputs, at.settings, budget, **at.layout)
     except InvalidLayer as error:
         raise misfit(error, spec, text, file) from error
 

@@ -248,6 +248,8 @@ class RunWriter:
         status = reader.status()
         lock = take_lock(folder, status)
         try:
+            for leftover in (*folder.glob("*.tmp"), *folder.glob(".*.partial")):
+                leftover.unlink()  # what a killed owner was writing
             return cls(folder, lock, status)
         except OSError as error:
             lock.release()

@@ -108,14 +108,13 @@ def show(arguments: Namespace) -> int:
         print_json(document(folder))
         return 0
     status = RunReader(folder).status()
-    began = datetime.fromtimestamp(run.started).strftime("%Y-%m-%d %H:%M:%S") if run.started else "-"
     facts = {
         "run": run.id,
         "state": run.state,
         "why": status.get("message") or "",
         "damaged": run.problem,
         "spec": run.spec,
-        "started": began,
+        "started": _moment(run.started),
         "epochs": f"{run.epoch} of {run.epochs}",
         "tags": ", ".join(run.tags),
         "notes": run.notes,
@@ -129,6 +128,14 @@ def show(arguments: Namespace) -> int:
     if record:
         _print_record(record)
     return 0
+
+
+def _moment(seconds: float) -> str:
+    """A moment in local time; nothing for one that a damaged file makes up."""
+    try:
+        return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S") if seconds else ""
+    except (ValueError, OverflowError, OSError):
+        return ""
 
 
 def document(folder: Any) -> dict[str, Any]:

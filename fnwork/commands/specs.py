@@ -1,9 +1,10 @@
 """check, forecast, fit: what can be said about a spec before anything is trained."""
 
 from argparse import Namespace
+from dataclasses import asdict
 
 from engine.errors import InputError
-from fnwork.commands.common import print_json, print_table, size, spec_file
+from fnwork.commands.common import print_json, print_table, say, size, spec_file
 
 _BAR_WIDTH = 30
 
@@ -39,7 +40,7 @@ def forecast(arguments: Namespace) -> int:
                     }
                     for layer in found.layers
                 ],
-                "timeline": [vars_of(point) for point in found.timeline],
+                "timeline": [asdict(point) for point in found.timeline],
             }
         )
         return 0
@@ -78,19 +79,40 @@ def _bar(part: int, whole: int) -> str:
     return "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
 
 
-def vars_of(point: object) -> dict:
-    """A frozen record's fields by name."""
-    from dataclasses import asdict
-
-    return asdict(point)
-
-
 def fit(arguments: Namespace) -> int:
-    try:
-        from fnwork import fit as fitting
-    except ImportError:
-        raise InputError(
-            "this version cannot search for settings yet; fnwork forecast SPEC --set train.micro_batch=16 tells what a "
-            "change brings"
-        ) from None
-    return fitting.command(spec_file(arguments), arguments.budget, arguments.write)
+    from fnwork import files, prepare, spec
+
+    budget = spec.parse_size(arguments.budget)
+    path = spec_file(arguments)
+    read, text = spec.read(path)
+    found = prepare.fit(read, text, str(path), path.parent, budget)
+    rows = [
+        [
+            "->" if candidate == found.chosen else "",
+            str(candidate.micro_batch),
+            str(candidate.accumulate),
+            candidate.mode,
+            candidate.recompute,
+            size(candidate.peak),
+            f"{candidate.time:.2f}",
+            "few samples for batch norm" if candidate.noisy else "",
+        ]
+        for candidate in found.frontier
+    ]
+    print_table(["", "micro_batch", "accumulate", "mode", "recompute", "peak", "time", ""], rows)
+    if found.chosen is None:
+        least = size(found.leanest.peak)
+        raise InputError(f"nothing fits in {size(budget)}: the leanest takes {least}, at its peak in {found.obstacle}")
+    if arguments.write:
+        settings = [
+            f"train.micro_batch={found.chosen.micro_batch}",
+            f"train.accumulate={found.chosen.accumulate}",
+            f'precision.mode="{found.chosen.mode}"',
+            f'memory.recompute="{found.chosen.recompute}"',
+            f'memory.budget="{arguments.budget}"',
+        ]
+        files.replace(path, spec.read(path, settings)[1].encode())
+        say(f"wrote {path}: {found.chosen.settings()}")
+    else:
+        print(f"\n{found.chosen.settings()}")
+    return 0

@@ -69,6 +69,35 @@ def test_without_a_terminal_the_workbench_names_what_to_do_instead():
     assert not Path("experiments").exists()
 
 
+def answering(monkeypatch, text):
+    """A person at a terminal who answers questions with `text`."""
+    answers = io.StringIO(text)
+    for stream in (answers, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stdin", answers)
+
+
+@pytest.mark.parametrize("answer", ["\n", "y\n", "Yes\n"])
+def test_in_a_terminal_an_experiments_folder_is_offered(monkeypatch, answer, capsys):
+    answering(monkeypatch, answer)
+    assert main(["check", "no-such-spec"]) == 2
+    assert "Make one with the starter specs" in capsys.readouterr().err
+    assert Path("experiments/specs/fashion-cnn.toml").is_file()
+
+
+@pytest.mark.parametrize("answer", ["n\n", "no\n", "", "what?\n"])
+def test_an_experiments_folder_that_is_not_wanted_is_not_made(monkeypatch, answer):
+    answering(monkeypatch, answer)
+    assert main(["check", "fashion-cnn"]) == 2
+    assert not Path("experiments").exists()
+
+
+def test_attach_without_a_terminal_names_what_to_do_instead(archive, capsys):
+    made(archive)
+    assert main(["attach", "last"]) == 2
+    assert "fnwork show" in capsys.readouterr().err
+
+
 def test_the_command_line_itself_loads_nothing_heavy():
     code = "import sys, fnwork.cli; print([m for m in ('numpy', 'textual', 'pydantic', 'rich') if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
@@ -193,6 +222,14 @@ def test_show_tells_the_record(archive, capsys):
     assert document["record"]["result"]["val_loss"] is None
 
 
+@pytest.mark.parametrize("started", [1e300, -1e300, float("nan"), float("inf")])
+def test_show_of_a_run_from_no_possible_time(archive, started):
+    writer = archive.create("one", "", {})
+    writer.status(state="finished", started=started)
+    writer.close()
+    assert main(["show", "one"]) == 0
+
+
 @pytest.mark.parametrize("record", [b"\xff", b"checklist = 5\npeak = 3\nbest_epoch = []\n", b"checklist = [1]\n"])
 def test_show_of_a_damaged_record(archive, capsys, record):
     folder = made(archive)
@@ -227,10 +264,7 @@ def test_note_and_tag_and_rm(archive, capsys):
 
 def test_rm_in_a_terminal_asks(archive, monkeypatch):
     folder = made(archive)
-    answers = io.StringIO("n\n")
-    for stream in (answers, sys.stderr):
-        monkeypatch.setattr(stream, "isatty", lambda: True)
-    monkeypatch.setattr(sys, "stdin", answers)
+    answering(monkeypatch, "n\n")
     assert main(["rm", "last"]) == 0
     assert folder.exists()
     assert main(["rm", "last", "--yes"]) == 0

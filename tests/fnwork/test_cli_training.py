@@ -149,6 +149,21 @@ def test_forecast_equals_the_peak_that_the_run_measures(small, capsys):
     assert "linear1" in shown and "█" in shown and "fits in the budget" in shown
 
 
+def test_fit_names_settings_that_fit_and_writes_them_into_the_spec(small, spec_path, capsys):
+    peak = json_of(capsys, "forecast", small)["peak"]["total"]
+    assert main(["fit", small, "--budget", f"{peak - 400} B"]) == 0
+    assert "micro_batch = " in capsys.readouterr().out
+    assert "-> " not in spec_path.read_text() and "budget" not in spec_path.read_text()
+    assert main(["fit", small, "--budget", f"{peak - 400} B", "--write"]) == 0
+    assert "# a small table" in spec_path.read_text()
+    document = json_of(capsys, "forecast", small)
+    assert document["peak"]["total"] <= document["budget"] == peak - 400
+    assert main(["fit", small, "--budget", "10 B"]) == 2
+    assert "nothing fits in 10 B" in capsys.readouterr().err
+    assert main(["fit", small, "--budget", "much"]) == 2
+    assert "expected a size" in capsys.readouterr().err
+
+
 def test_a_failed_run_ends_with_1_and_says_why(small, capsys, monkeypatch):
     def fail(*arguments):
         raise OSError(28, "No space left on device")

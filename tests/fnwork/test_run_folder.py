@@ -15,6 +15,8 @@ from fnwork import run_folder
 from fnwork.archive import Archive
 from fnwork.run_folder import EventTail, RunReader, RunWriter, current, event_line, parse_event, request
 
+FILES = {"spec.toml", "resolved.toml", "events.jsonl", "status.json", "lock"}
+
 
 @pytest.fixture
 def writer(tmp_path):
@@ -96,12 +98,15 @@ def test_steps_reach_the_disk_by_the_beat_and_other_events_at_once(writer):
     assert [event["kind"] for event in tail.read()] == ["step"]
 
 
-def test_an_owner_cuts_the_torn_line_a_killed_one_left(writer):
+def test_an_owner_clears_away_what_a_killed_one_left_half_written(writer):
     writer.event({"kind": "epoch", "t": 1.0})
     writer.close()
     with (writer.folder / "events.jsonl").open("ab") as file:
         file.write(b'{"kind": "st')
+    for name in ("status.json.tmp", ".last.safetensors.123.partial"):
+        (writer.folder / name).write_bytes(b"half")
     again = RunWriter.own(writer.folder)
+    assert {path.name for path in writer.folder.iterdir()} == FILES
     again.event({"kind": "epoch", "t": 2.0})
     again.close()
     tail = EventTail(writer.folder)
