@@ -130,6 +130,6 @@ def advice(found: Fit) -> str:
             f"These settings would fit: {found.chosen.settings()} (forecast {found.chosen.peak / 2**20:.1f} MiB{noise})"
         )
     return (
-        f"Nothing fits: the leanest settings ({found.leanest.settings()}) still need {found.leanest.peak / 2**20:.1f} MiB, "
-        f"because of {found.obstacle}"
+        f"Nothing fits: the leanest settings ({found.leanest.settings()}) still need "
+        f"{found.leanest.peak / 2**20:.1f} MiB, because of {found.obstacle}"
     )

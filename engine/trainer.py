@@ -45,7 +45,8 @@ MEMORY_INTERVAL = 1.0  # seconds between memory events within an epoch
 class Trainer:
     """One training run of a network on a data set.
 
-    `layers` are layer tables as in a spec, `augment` acts on the train part. Raises InputError (InvalidLayer for a layer) where
+    `layers` are layer tables as in a spec, `augment` acts on the train part. Raises InputError (InvalidLayer for a
+    layer) where
     the parts do not go together, BudgetExceeded where the forecast is over the budget.
     """
 
@@ -210,7 +211,9 @@ class Trainer:
         yield self._memory_event()
 
     def evaluate(self, part: str) -> dict[str, float]:
-        """Loss and metrics of "train", "validation" or "test" under the current weights, named train_*, val_*, test_*."""
+        """Loss and metrics of "train", "validation" or "test" under the current weights, named train_*, val_*,
+        test_*.
+        """
         totals, samples = np.zeros(TOTALS), 0
         for batch in self._feed.in_order(part):
             totals += self._learner.evaluate(batch.inputs, batch.targets)
@@ -227,7 +230,9 @@ class Trainer:
         return values / values.sum(axis=1, keepdims=True)
 
     def state(self) -> State:
-        """Weights, statistics, optimizer, loss scale, position and best result; arrays of the CPU are views, not copies."""
+        """Weights, statistics, optimizer, loss scale, position and best result; arrays of the CPU are views, not
+        copies.
+        """
         arrays, values = self._learner.state()
         return State(
             arrays,

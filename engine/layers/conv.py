@@ -16,7 +16,8 @@ class Conv(Layer):
             positive("conv", name, value)
         if not SAME <= padding < kernel:
             raise LayerError(
-                f"conv: padding must lie between 0 and kernel - 1 = {kernel - 1}, or be -1 for kernel // 2; got {padding}"
+                f"conv: padding must lie between 0 and kernel - 1 = {kernel - 1}, or be -1 for kernel // 2; "
+                f"got {padding}"
             )
         self.out, self.kernel, self.stride, self.bias = out, kernel, stride, bias
         self.padding = kernel // 2 if padding == SAME else padding

@@ -19,7 +19,8 @@ class Linear(Layer):
     def build(self, builder: Builder, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         if len(input_shape) != 1:
             raise LayerError(
-                f"linear needs one row of numbers a sample, got {input_shape}; put a flatten or global_average before it"
+                f"linear needs one row of numbers a sample, got {input_shape}; "
+                "put a flatten or global_average before it"
             )
         inputs, outputs = input_shape[0], self.out or builder.outputs
         self.weight = builder.parameter(f"{self.name}.weight", (outputs, inputs), fan_in=inputs)

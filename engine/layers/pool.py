@@ -23,7 +23,8 @@ class _Pool(Layer):
         height, width = input_shape[0] // self.size, input_shape[1] // self.size
         if min(height, width) < 1:
             raise LayerError(
-                f"{self.kind}: windows of {self.size}x{self.size} do not fit on {input_shape[0]}x{input_shape[1]} images"
+                f"{self.kind}: windows of {self.size}x{self.size} do not fit on images of "
+                f"{input_shape[0]}x{input_shape[1]}"
             )
         return (height, width, input_shape[2])
 
