@@ -23,6 +23,7 @@ UNKNOWN: State = "cannot tell yet"
 
 EPOCH_WINDOW = 3  # epochs that are averaged
 UPDATES_TO_JUDGE = 50  # at the full learning rate, before a loss can be said not to fall
+WAITS_TO_JUDGE = 30  # updates before the share of waiting is known
 EARLY_EPOCHS = 2  # running statistics still lag behind: validation says nothing yet
 
 Judgement = tuple[State, str]
@@ -164,17 +165,16 @@ def _memory_near_budget(m: Measures) -> Judgement:
 
 
 def _training_slow(m: Measures) -> Judgement:
-    if m.wait.count < 30 and m.best_rate == 0.0:
-        return UNKNOWN, f"{m.updates} of 50 updates"
-    waiting = m.wait.value if m.wait.count >= 30 else 0.0
+    if m.wait.count < WAITS_TO_JUDGE and not m.last_rates:
+        return UNKNOWN, f"{m.wait.count} of {WAITS_TO_JUDGE} updates"
+    waiting = m.wait.value if m.wait.count else 0.0
     text = f"{waiting:.0%} of the time waiting for data, {m.rate:,.0f} samples/s"
     text += f" on {m.start['device']}" if m.start.get("device") else ""
-    slowdown = m.best_rate / m.rate if m.best_rate and m.rate > 0 else 1.0
-    if slowdown >= 2:
-        text += f", {slowdown:.1f} times slower than at its best"
-    if waiting >= 0.4 or slowdown >= 3:
+    if m.slowdown >= 2:
+        text += f", {m.slowdown:.1f} times slower than at its best"
+    if waiting >= 0.4 or m.slowdown >= 3:
         return FIRING, text
-    return (WATCH if waiting >= 0.2 or slowdown >= 2 else FINE), text
+    return (WATCH if waiting >= 0.2 or m.slowdown >= 2 else FINE), text
 
 
 def _validation_rises(m: Measures) -> Judgement:

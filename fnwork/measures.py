@@ -16,6 +16,8 @@ from fnwork.curves import Floats, Smoother, number
 FIRST_LOSSES = 10  # their mean is what the loss is compared with
 SETTLING_UPDATES = 5  # the first updates wait for the first data, and say nothing about later ones
 LONGEST_TRACE = 256
+STRETCH_SECONDS = 10.0  # rates are compared over stretches of at least so long: other work comes and goes
+STRETCH_UPDATES = 20
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,9 @@ class Measures:
     bad_validations_in_a_row: int = 0
     last_place: str = ""
     # Speed
-    wait: Smoother = field(default_factory=lambda: Smoother(50))
-    best_rate: float = 0.0
+    wait: Smoother = field(default_factory=lambda: Smoother(200))
+    best_rate: float = 0.0  # samples a second, the middle one of a stretch
+    last_rates: deque[float] = field(default_factory=lambda: deque(maxlen=2))  # of the newest two stretches
     # Memory, in bytes
     peak: float = 0.0
     peak_of: Mapping[str, Any] = field(default_factory=dict)
@@ -83,7 +86,8 @@ class Measures:
 
     def __post_init__(self) -> None:
         self._rate = 0.0
-        self._rates: deque[float] = deque(maxlen=31)
+        self._rates: list[float] = []
+        self._stretch_began = math.nan
 
     def take(self, event: Mapping[str, Any]) -> None:
         """Adds one event; kinds that measure nothing are passed over."""
@@ -105,8 +109,13 @@ class Measures:
 
     @property
     def rate(self) -> float:
-        """The middle one of the newest rates, in samples a second."""
-        return statistics.median(self._rates) if self._rates else math.nan
+        """Samples a second in the newest stretch."""
+        return self.last_rates[-1] if self.last_rates else statistics.median(self._rates or [math.nan])
+
+    @property
+    def slowdown(self) -> float:
+        """How many times slower than at its best the run is; the faster one of the newest two stretches counts."""
+        return self.best_rate / max(self.last_rates) if len(self.last_rates) == 2 and max(self.last_rates) > 0 else 1.0
 
     @property
     def updates_per_epoch(self) -> float:
@@ -145,11 +154,17 @@ class Measures:
             self.trace.add(self.loss.add(loss))
         if self.updates > SETTLING_UPDATES:
             self.wait.add(number(event.get("data_wait")))
-            speed = number(event.get("samples_per_s"))
-            if math.isfinite(speed):
-                self._rates.append(speed)
-                if self.updates % 10 == 0 and len(self._rates) == self._rates.maxlen:
-                    self.best_rate = max(self.best_rate, self.rate)
+            self._take_rate(number(event.get("t")), number(event.get("samples_per_s")))
+
+    def _take_rate(self, t: float, rate: float) -> None:
+        if not self._rates:
+            self._stretch_began = t
+        if math.isfinite(rate):
+            self._rates.append(rate)
+        if t - self._stretch_began >= STRETCH_SECONDS and len(self._rates) >= STRETCH_UPDATES:
+            self.last_rates.append(statistics.median(self._rates))
+            self.best_rate = max(self.best_rate, self.last_rates[-1])
+            self._rates.clear()
 
     def _take_epoch(self, event: Mapping[str, Any]) -> None:
         self.metric = next((name for name in ("accuracy", "r2") if f"val_{name}" in event), self.metric)
@@ -174,6 +189,7 @@ class Measures:
         self.epochs = [epoch for epoch in self.epochs if not epoch.epoch > last]
         self.bad_in_a_row = self.skipped_in_a_row = self.bad_validations_in_a_row = 0
         self.best_rate = 0.0
+        self.last_rates.clear()
         self._rates.clear()
         self.process_after_first_epoch = math.nan
         self.end = {}

@@ -34,6 +34,7 @@ def run(
     seed: int = 0,
     peak: int = 100 * MIB,
     budget: int = 0,
+    update_seconds: float = 0.1,
     end: dict | None = None,
 ) -> Iterator[dict]:
     """Events of a run whose curves are functions of the epoch, times noise."""
@@ -41,17 +42,18 @@ def run(
     t = 0.0
     yield {"kind": "start", "t": t, "windows_per_epoch": windows, "validation_samples": 600, "device": "cpu"}
     for epoch in range(epochs):
-        for window in range(windows):
-            now, t = epoch + window / windows, t + 0.01
+        factors = np.exp(draws.normal(size=(windows, 2)) * (noise, 0.1)).tolist()
+        for window, (of_loss, of_rate) in enumerate(factors):
+            now, t = epoch + window / windows, t + update_seconds
             yield {
                 "kind": "step",
                 "t": t,
                 "epoch": epoch + 1,
                 "step": epoch * windows + window + 1,
-                "loss": loss(now) * float(np.exp(noise * draws.normal())),
+                "loss": loss(now) * of_loss,
                 "lr": lr(now),
                 "grad_norm": grad_norm(now),
-                "samples_per_s": rate(now) * float(np.exp(0.1 * draws.normal())),
+                "samples_per_s": rate(now) * of_rate,
                 "data_wait": wait(now),
             }
         yield {
@@ -323,7 +325,7 @@ def test_a_process_that_keeps_growing():
     events = list(run(epochs=10))
     for event in events:
         if event["kind"] == "memory":
-            event["process"] = int((500 + 100 * event["t"]) * MIB)
+            event["process"] = int((500 + 10 * event["t"]) * MIB)
     assert judged(iter(events))[0][MEMORY].state == "watch"
 
 
@@ -342,6 +344,14 @@ def test_waiting_for_data(share, state):
 def test_a_run_that_becomes_slower(factor, state):
     last, _ = judged(run(rate=lambda epoch: 3000.0 if epoch < 10 else 3000.0 / factor))
     assert last[SLOW].state == state
+
+
+def test_short_dips_are_not_slow():
+    assert_silent(run(rate=lambda epoch: 500.0 if epoch % 2 > 1.5 else 3000.0))
+
+
+def test_a_rate_is_compared_over_seconds_not_over_updates():
+    assert_silent(run(update_seconds=0.001, rate=lambda epoch: 3000.0 if epoch < 10 else 500.0))
 
 
 def test_waiting_for_the_first_data_is_no_symptom():
