@@ -153,7 +153,9 @@ class Model:
             elif step.action == "backward":
                 if number == len(self.blocks) - 1:
                     grad = loss(current)
+                if plan[position - 1].action == "save":  # this block's output, which nobody reads any more
                     memory.give(current)
+                if number == len(self.blocks) - 1:
                     memory.mark("loss", "")
                 source = inputs.pop(number, None)
                 if block.saves_input:
