@@ -18,6 +18,7 @@ from engine.errors import InputError, RunError
 from fnwork.archive import Archive
 from fnwork.text import harmless
 from fnwork.tui import keys, theme
+from fnwork.tui.place import PlaceScreen
 from fnwork.tui.screens.dialogs import CANCEL, Ask, Choice, Help
 from fnwork.tui.screens.edit import EditScreen
 from fnwork.tui.training import State, Training
@@ -171,6 +172,11 @@ class FnworkApp(App[None]):
         """Edit, which must have been shown at least once."""
         return cast(EditScreen, self.get_screen_stack("edit")[0])
 
+    @property
+    def place_screen(self) -> PlaceScreen:
+        """The screen that is looked at, below any dialog."""
+        return next(screen for screen in reversed(self.screen_stack) if isinstance(screen, PlaceScreen))
+
     def show_place(self, place: keys.Place) -> None:
         """Go to a place."""
         self.switch_mode(place)
@@ -201,11 +207,11 @@ class FnworkApp(App[None]):
 
     def action_help(self) -> None:
         """All keys of this place."""
-        self.push_screen(Help(cast(keys.Place, self.current_mode)))
+        self.push_screen(Help(self.place_screen.PLACE))
 
     def get_system_commands(self, screen: Screen) -> Iterable[SystemCommand]:
-        place = cast(keys.Place, self.current_mode)
-        for owner, actions in ((screen, keys.of_place(place)), (self, keys.of_place("everywhere"))):
+        place = self.place_screen.PLACE
+        for owner, actions in ((self.place_screen, keys.of_place(place)), (self, keys.of_place("everywhere"))):
             for action in actions:
                 if action.id != "command_palette" and owner.check_action(action.id, ()):
                     run = getattr(owner, f"action_{action.id}")

@@ -12,6 +12,8 @@ from typing import Literal
 from textual.binding import Binding, BindingType
 
 Place = Literal["edit", "live", "runs"]
+Owner = Place | Literal["record", "compare", "everywhere"]
+"""What an action belongs to: a place, what a place opens, or the app."""
 PLACES: tuple[Place, ...] = ("edit", "live", "runs")
 
 
@@ -23,7 +25,7 @@ class Action:
     keys: str
     label: str
     tooltip: str
-    place: Place | Literal["everywhere"]
+    place: Owner
     footer: bool = True
     priority: bool = False
     """Goes before what the focused widget does with the key; never for a key that writes a character."""
@@ -74,23 +76,41 @@ ACTIONS: tuple[Action, ...] = (
     Action("whole", "0,home", "Whole run", "Undo the zoom", "live", footer=False, priority=True),
     Action("spec", "e", "Edit a copy", "Open a copy of the run's spec in Edit", "live", footer=False),
     # Runs
-    Action("open", "enter", "Open", "The run's record: spec, result and curves", "runs"),
-    Action("watch", "w", "Watch", "Show the run in Live", "runs"),
+    Action("open", "enter", "Open", "The run's record: result, curves, spec, checklist, events", "runs"),
     Action("mark", "space", "Mark", "Mark the run for comparison", "runs"),
     Action("compare", "c", "Compare", "Compare the marked runs", "runs"),
-    Action("relaunch", "r", "Relaunch", "Open a copy of the run's spec in Edit", "runs"),
-    Action("filter", "slash", "Filter", "Show only the runs that hold a text", "runs"),
+    Action("relaunch", "e", "Edit a copy", "Open a copy of the run's spec in Edit, to launch it again", "runs"),
+    Action("filter", "slash", "Filter", "Show only the runs that hold some words", "runs"),
     Action("sort", "o", "Sort", "Order the table by the next column", "runs"),
-    Action("delete", "d,delete", "Delete", "Delete the run; asks first", "runs"),
+    Action("reverse", "O", "Reverse", "Turn the order of the table round", "runs", footer=False),
+    Action("watch", "w", "Watch", "Show the run in Live", "runs", footer=False),
+    Action("resume", "r", "Resume", "Go on with a run that was stopped or interrupted", "runs", footer=False),
+    Action("note", "n", "Note", "Write a note on the run", "runs", footer=False),
+    Action("tag", "t", "Tag", "Add a tag to the run", "runs", footer=False),
+    Action("unmark", "u", "Unmark all", "Mark no run", "runs", footer=False),
+    Action("delete", "d,delete", "Delete", "Delete the run; asks first", "runs", footer=False),
+    Action("clear_filter", "escape", "All runs", "Undo the filter", "runs", footer=False),
+    # One run's record
+    Action("back", "escape,backspace", "Back", "Back to the table", "record"),
+    Action("relaunch", "e", "Edit a copy", "Open a copy of the run's spec in Edit, to launch it again", "record"),
+    Action("watch", "w", "Watch", "Show the run in Live", "record"),
+    Action("resume", "r", "Resume", "Go on with a run that was stopped or interrupted", "record"),
+    Action("log_axis", "l", "Log axis", "Loss on a logarithmic axis, or on a linear one", "record"),
+    Action("over", "x", "x axis", "Draw over epochs, updates or time", "record"),
+    # Several runs compared
+    Action("back", "escape,backspace", "Back", "Back to the table", "compare"),
+    Action("next_chart", "v", "Next curve", "Losses and metrics in turn", "compare"),
+    Action("log_axis", "l", "Log axis", "A logarithmic axis, or a linear one", "compare"),
+    Action("over", "x", "x axis", "Draw over epochs, updates or time", "compare"),
 )
 
 
-def of_place(place: Place | Literal["everywhere"]) -> list[Action]:
+def of_place(place: Owner) -> list[Action]:
     """The actions of one place (or those that work everywhere), in the order of the table."""
     return [action for action in ACTIONS if action.place == place]
 
 
-def bindings(place: Place | Literal["everywhere"]) -> list[BindingType]:
+def bindings(place: Owner) -> list[BindingType]:
     """The key bindings of one place (or of the app)."""
     return [action.binding(action.keys) for action in of_place(place)]
 

@@ -10,7 +10,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Footer
 
-from fnwork.tui.keys import Place
+from fnwork.tui.keys import Owner, Place
 from fnwork.tui.widgets.top_bar import TopBar
 
 if TYPE_CHECKING:
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 class PlaceScreen(Screen[None]):
     """A place of the workbench; subclasses set PLACE and BINDINGS and yield their widgets from `compose_place`."""
 
-    PLACE: ClassVar[Place]
+    PLACE: ClassVar[Owner]
+    TAB: ClassVar[Place | None] = None
+    """The place that is marked in the bar on top; its own name when not set."""
     AUTO_FOCUS = None
 
     @property
@@ -29,7 +31,7 @@ class PlaceScreen(Screen[None]):
         return cast("FnworkApp", self.app)
 
     def compose(self) -> ComposeResult:
-        yield TopBar(self.PLACE)
+        yield TopBar(self.TAB or cast(Place, self.PLACE))
         yield from self.compose_place()
         yield Footer(show_command_palette=False)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fnwork.checklist import SYMPTOMS, Symptom
+from fnwork.checklist import SYMPTOMS, UNKNOWN, Checklist, Symptom
 from fnwork.curves import Curves, History, Smoother, number
 from fnwork.run_folder import LAST, EventTail, RunReader
 from fnwork.tui.event_text import figure
@@ -66,7 +66,7 @@ class Check:
     state: str
     evidence: str
     causes: tuple[str, ...]
-    advice: str
+    advice: tuple[str, ...]
 
 
 class RunWatch:
@@ -90,7 +90,10 @@ class RunWatch:
         self.smooth_loss = History("t", "step", "loss")
         """The loss of the updates, smoothed; nan where the loss is not finite."""
         self.memory = Memory()
-        self.checks: dict[str, Mapping[str, Any]] = {}
+        # A run that has ended keeps its checklist in its record; judging a long one anew would take seconds.
+        kept = (self._reader.record() or {}).get("checklist")
+        self._findings = [found for found in kept if isinstance(found, dict)] if isinstance(kept, list) else []
+        self._checklist = None if self._findings else Checklist()
         self.log: list[dict[str, Any]] = []
 
     def look(self) -> bool:
@@ -116,6 +119,8 @@ class RunWatch:
         if kind == "step" and not math.isfinite(number(event.get("step"))):
             return
         self.curves.take(event)
+        if self._checklist is not None:
+            self._checklist.update(event)
         match kind:
             case "step":
                 self._smooth(event["t"], number(event["step"]), number(event.get("loss")))
@@ -123,8 +128,6 @@ class RunWatch:
                 self._take_memory(event)
             case "start":
                 self._take_start(event)
-            case "check":
-                self.checks[str(event.get("symptom"))] = event
             case "end":
                 self.end = event
             case "resume":
@@ -149,6 +152,10 @@ class RunWatch:
         self.smooth_loss.cut_after("t", event["t"])
         self.log = [old for old in self.log if old["t"] <= event["t"]]
         self.end = {}
+        if self._checklist is None:
+            self._findings, self._checklist = [], Checklist()
+            for old in self._reader.events():
+                self._checklist.update(old)
 
     def _take_memory(self, event: dict[str, Any]) -> None:
         held, peak = event.get("bytes"), event.get("peak")
@@ -224,13 +231,10 @@ class RunWatch:
         return "   ".join(filter(None, parts))
 
     def checklist(self) -> list[Check]:
-        """All entries of the checklist in their order, as far as the run's events tell."""
-        return [self._check(symptom) for symptom in SYMPTOMS]
-
-    def _check(self, symptom: Symptom) -> Check:
-        event = self.checks.get(symptom.key, {})
-        state, evidence = str(event.get("state", "cannot tell yet")), str(event.get("evidence", ""))
-        return Check(symptom.title, state, evidence, tuple(symptom.causes), symptom.advice)
+        """All entries of the checklist, in their order."""
+        findings = [asdict(found) for found in self._checklist.findings()] if self._checklist else self._findings
+        found = {str(finding.get("symptom")): finding for finding in findings}
+        return [_check(symptom, found.get(symptom.key, {})) for symptom in SYMPTOMS]
 
     def _recent(self, column: str) -> float:
         values = self.curves.steps[column][-_RECENT_UPDATES:]
@@ -245,6 +249,11 @@ class RunWatch:
         times, numbers = self.curves.steps["t"][-count:], self.curves.steps["step"][-count:]
         passed = numbers[-1] - numbers[0]
         return float((times[-1] - times[0]) / passed * steps) if passed > 0 else math.nan
+
+
+def _check(symptom: Symptom, finding: Mapping[str, Any]) -> Check:
+    state, evidence = str(finding.get("state", UNKNOWN)), str(finding.get("evidence", ""))
+    return Check(symptom.title, state, evidence, symptom.causes, symptom.advice)
 
 
 def _count(value: Any) -> int:

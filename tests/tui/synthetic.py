@@ -124,7 +124,7 @@ def make_run(
     write_status(
         folder, name=name, spec=f"experiments/specs/{name}.toml", state=state, started=STARTED + number,
         epoch=last_epoch, epochs=epochs, notes=notes, tags=list(tags), results=results,
-        seconds=written[-1]["t"], peak=memory(0, 470)["peak"]["total"],
+        seconds=written[-1]["t"], peak_bytes=memory(0, 470)["peak"]["total"],
     )  # fmt: skip
     if state in ("stopped", "interrupted", "failed"):
         (folder / "last.safetensors").write_bytes(b"whole")

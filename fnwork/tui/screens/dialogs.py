@@ -126,7 +126,7 @@ class Help(ModalScreen[None]):
     CSS_PATH = "dialogs.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,f1,question_mark,q", "close", "Close")]
 
-    def __init__(self, place: keys.Place) -> None:
+    def __init__(self, place: keys.Owner) -> None:
         super().__init__()
         self.place = place
 

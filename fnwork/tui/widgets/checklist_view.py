@@ -81,14 +81,13 @@ class ChecklistView(Vertical):
         mark, paint = CHECK_MARKS.get(check.state, _NO_MARK)
         unknown = (mark, paint) == _NO_MARK
         width = max(1, self.content_size.width)
-        title = harmless(check.title)
-        room = width - 2 - len(title) - 2
-        state = check.state if len(check.state) <= room or not unknown else ""
-        return Text.assemble(
-            (f"{mark} ", f"bold {colour(self.app, paint)}"),
-            (title, colour(self.app, "foreground-muted" if unknown else "foreground")),
-            (state.rjust(max(len(state) + 1, room + 2)), colour(self.app, paint)),
-        )
+        longest = max(len(each.title) for each in self._checks)
+        tell = not unknown or longest + len(check.state) + 4 <= width
+        head = Text.assemble((f"{mark} ", f"bold {colour(self.app, paint)}"))
+        head.append(harmless(check.title), colour(self.app, "foreground-muted" if unknown else "foreground"))
+        state = Text(check.state if tell else "", colour(self.app, paint))
+        head.truncate(max(0, width - state.cell_len - 1), overflow="ellipsis", pad=True)
+        return Text.assemble(head, " ", state)
 
 
 def details(check: Check, muted: str) -> Text:
@@ -99,5 +98,5 @@ def details(check: Check, muted: str) -> Text:
         text.append(harmless("; ".join(check.causes)))
     if check.advice:
         text.append("\nadvice: ", muted)
-        text.append(harmless(check.advice))
+        text.append(harmless("; ".join(check.advice)))
     return text

@@ -113,6 +113,11 @@ class CurvePlot(Widget):
         super().notify_style_update()
         self._drawn = None
 
+    def run_colour(self, index: int) -> str:
+        """The colour of a run's curve in a comparison."""
+        color = self._style(f"run-{index % 8}").color
+        return color.name if color is not None else ""
+
     @property
     def remarks(self) -> list[str]:
         """What the plot has to say about values that it could not draw."""
