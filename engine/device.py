@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import psutil
+from threadpoolctl import threadpool_limits
 
 from engine.errors import InputError
 from engine.memory import Array
@@ -52,6 +53,8 @@ def choose(use: str = "auto") -> Device:
 
 
 def _cpu(why: str) -> Device:
+    # Threads of BLAS beside threads of ours, or beside a busy machine, wait for each other longer than they work.
+    threadpool_limits(limits=1, user_api="blas")
     name = platform.processor() or platform.machine() or "CPU"
     return Device(f"CPU ({name})", "cpu", lambda size: np.empty(size, np.uint8), 64, psutil.virtual_memory().total, why)
 

@@ -93,7 +93,7 @@ def _run(
         plan = plan_of(plan or settings.recompute, blocks)
     once = _forward_work(learner, rows)
     operations.flops, operations.calls = 0.0, 0
-    memory.peak = {"total": memory.total, **memory.bytes}
+    memory.restart_peak()
     memory.timeline.clear()
     micro_batches = min(settings.accumulate, 2)
     shape_window(learner, plan, rows)
@@ -185,7 +185,7 @@ def block_costs(
     current = learner.inputs[0][:rows]
     for number, block in enumerate(learner.model.blocks):
         held = memory.total
-        memory.peak = {"total": held}
+        memory.restart_peak()
         operations.flops = 0.0
         kept: list[dict[str, Any]] = [{} for _ in block.layers]
         y = block.forward(current, run, kept)
@@ -197,7 +197,7 @@ def block_costs(
         memory.give(y)
         grad = memory.take(y.shape, y.dtype, "gradients")
         before = memory.total - grad.nbytes - next_current.nbytes - saved
-        memory.peak = {"total": memory.total}
+        memory.restart_peak()
         operations.flops = 0.0
         dx = block.backward(grad, run, kept, owns_input=number > 0)
         backward_peak = memory.peak["total"] - before - saved - next_current.nbytes

@@ -147,6 +147,7 @@ class Memory:
 
     def __post_init__(self) -> None:
         self.peak: dict[str, int] = {"total": 0, **self.bytes}
+        self._fullest = dict(self.peak)
         self._blocks: dict[int, _Block] = {}
         self._views: dict[tuple[int, tuple[int, ...], np.dtype], Array] = {}
         self._segments: list[tuple[int, Array]] = []
@@ -211,6 +212,15 @@ class Memory:
             for array in reversed(arrays):
                 self.give(array)
 
+    def restart_peak(self) -> None:
+        """Lets the peak begin at what is live now."""
+        self.peak = {"total": self.total, **self.bytes}
+
+    def fullest(self) -> dict[str, int]:
+        """The ledger by category at the fullest moment since this was last asked for."""
+        fullest, self._fullest = self._fullest, {"total": self.total, **self.bytes}
+        return {name: fullest[name] for name in CATEGORIES}
+
     def mark(self, operation: str, layer: str) -> None:
         """Adds a point to the timeline when one is being recorded."""
         if self.timeline is not None:
@@ -221,6 +231,8 @@ class Memory:
             raise BudgetExceeded(self.total + size, self.budget, {**self.bytes, category: self.bytes[category] + size})
         self.bytes[category] += size
         self.total += size
+        if self.total > self._fullest["total"]:
+            self._fullest = {"total": self.total, **self.bytes}
         if self.total > self.peak["total"]:
             self.peak = {"total": self.total, **self.bytes}
 

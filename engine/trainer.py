@@ -305,7 +305,7 @@ class Trainer:
     def _memory_event(self) -> Event:
         return self._event(
             "memory",
-            bytes=dict(self.memory.bytes),
+            bytes=self.memory.fullest(),
             peak=dict(self.memory.peak),
             process=psutil.Process().memory_info().rss,
             budget=self.settings.budget or self.device.total,
