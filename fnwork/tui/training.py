@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from fnwork.run import Run
 
+LONGEST_WAIT = 60.0
+"""Seconds; a run stops within one micro-batch, so one that takes longer hangs."""
+
 State = Literal["idle", "running", "stopping"]
 
 
@@ -55,10 +58,10 @@ class Training:
             self.run.stop()
 
     def finish(self) -> None:
-        """Stop the run and wait until its thread has ended (whatever way the app goes down)."""
+        """Stop the run and wait until its thread has ended, whatever way the app goes down."""
         if self._thread is not None and self._thread.is_alive():
             self.stop()
-            self._thread.join()
+            self._thread.join(LONGEST_WAIT)
 
     def abandon(self) -> None:
         """Wait for the thread no longer; it ends with the process, and the run counts as interrupted."""

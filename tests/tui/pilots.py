@@ -97,8 +97,8 @@ class FakeRun:
         self.error: BaseException | None = None
 
     def execute(self) -> None:
-        self.stop_asked.wait()
-        self.may_end.wait()
+        self.stop_asked.wait(20)
+        self.may_end.wait(5)
         self.state = "stopped"
         if self.error is not None:
             raise self.error

@@ -122,9 +122,9 @@ async def test_a_text_that_cannot_be_saved_stays(experiments: Path, monkeypatch:
 
     monkeypatch.setattr("fnwork.files.replace", full)
     app = FnworkApp(experiments)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await pilot.press("e", "number_sign", "ctrl+s")
-        await until(pilot, lambda: "No space left on device" in shown(app))
+        await until(pilot, lambda: "No space left on" in shown(app))
         assert edit(app).current.modified
 
 

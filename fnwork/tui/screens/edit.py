@@ -196,7 +196,7 @@ class EditScreen(PlaceScreen):
         document.text = document.saved if same and document.saved is not None else shown
         if document.modified != before:
             self._show_notice()
-        self.specs.update_entry(document)
+            self.specs.update_entry(document)
         self._judge_soon()
 
     def _judge_soon(self) -> None:
@@ -237,12 +237,15 @@ class EditScreen(PlaceScreen):
         if self.current is None or message.text != self.current.text:
             self._judge_soon()
             return
+        self.specs.update_entry(self.current)
         self._show_problems(message.problems)
         if message.problems:
             message.why_not = "Nothing can be said until the spec is right."
         self.query_one(SpecOutlook).show(message.outlook, harmless(message.why_not, keep_lines=True))
 
     def _show_problems(self, problems: Sequence[Problem]) -> None:
+        if tuple(problems) == tuple(self._problems):
+            return
         self._problems = problems
         self.editor.show_problems(problems)
         listed = self.query_one("#problems", OptionList)

@@ -59,6 +59,6 @@ def _summary(document: Document) -> str:
         return "not TOML yet"
     data, model = tables.get("data"), tables.get("model")
     dataset = data.get("dataset") if isinstance(data, dict) else None
-    network = model.get("preset", "own layers" if "layers" in model else None) if isinstance(model, dict) else None
+    network = model.get("preset", "layers" if "layers" in model else None) if isinstance(model, dict) else None
     words = [harmless(word) for word in (dataset, network) if isinstance(word, str)]
     return " · ".join(words) or "empty"

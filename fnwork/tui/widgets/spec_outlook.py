@@ -116,7 +116,7 @@ def _bar(outlook: Outlook, width: int, paint: Paint) -> Text:
 def _verdict(outlook: Outlook, paint: Paint) -> Text:
     total, budget = outlook.peak["total"], outlook.budget
     if not budget:
-        return Text("No budget: what the device has", paint("foreground-muted"))
+        return Text("No memory budget set", paint("foreground-muted"))
     if total > budget:
         return Text(f"✗ {size(total - budget)} above the budget of {size(budget)}", paint("error"))
     return Text(f"✓ {100 * total / budget:.0f}% of {size(budget)} budget", paint("success"))
