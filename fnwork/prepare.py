@@ -14,7 +14,7 @@ import fnwork
 from engine import data, zoo
 from engine.data import DataSet, DataSettings
 from engine.device import Device, choose
-from engine.errors import InputError
+from engine.errors import InputError, RunError
 from engine.fit import Fit
 from engine.fit import fit as engine_fit
 from engine.forecast import Forecast
@@ -59,18 +59,24 @@ def layers(spec: Spec) -> list[dict[str, Any]]:
 
 
 def trainer(spec: Spec, text: str, file: str, data_set: DataSet) -> Trainer:
-    """The trainer of a spec; a layer that does not fit is refused at its line of the spec's text."""
+    """The trainer of a spec; a layer or a budget that does not fit is refused at its line of the spec's text."""
     try:
         return Trainer(layers(spec), data_set, trainer_settings(spec), spec.device.use, spec.data.augment)
     except InvalidLayer as error:
         raise misfit(error, spec, text, file) from error
+    except RunError as error:
+        raise _at(("memory", "budget"), str(error), text, file) from error
 
 
 def misfit(error: InvalidLayer, spec: Spec, text: str, file: str) -> SpecError:
     """The error of a layer that does not fit the one before it, at its place in the spec's text."""
     place: KeyPath = ("model", "preset") if spec.model.preset else ("model", "layers", error.index)
+    return _at(place, str(error), text, file)
+
+
+def _at(place: KeyPath, message: str, text: str, file: str) -> SpecError:
     line, column = parse_text(text).places.key(place)
-    return SpecError(file, (Problem(line, column, dotted(place), str(error)),))
+    return SpecError(file, (Problem(line, column, dotted(place), message),))
 
 
 @dataclass(frozen=True)
@@ -103,6 +109,15 @@ def forecast(spec: Spec, text: str, file: str, base_folder: Path) -> Forecast:
         return engine_forecast(at.tables, at.input_shape, at.outputs, at.settings, **at.layout)
     except InvalidLayer as error:
         raise misfit(error, spec, text, file) from error
+
+
+def check(spec: Spec, text: str, file: str, base_folder: Path) -> None:
+    """Raise what would keep a run of the spec from starting: its data, a layer, its budget."""
+    peak, budget = forecast(spec, text, file, base_folder).peak["total"], spec.memory.budget_bytes
+    if budget and peak > budget:
+        mib = 1024**2
+        message = f"the peak will be {peak / mib:.1f} MiB, but only {budget / mib:.1f} MiB are allowed; see: fnwork fit"
+        raise _at(("memory", "budget"), message, text, file)
 
 
 def fit(spec: Spec, text: str, file: str, base_folder: Path, budget: int) -> Fit:

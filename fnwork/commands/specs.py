@@ -11,25 +11,24 @@ _BAR_WIDTH = 30
 
 def check(arguments: Namespace) -> int:
     """Schema, data and network are looked at; nothing is trained and nothing is made."""
-    _forecast(arguments)
+    from fnwork import prepare, spec
+
+    path = spec_file(arguments)
+    prepare.check(*spec.read(path, arguments.set), str(path), path.parent)
     return 0
 
 
-def _forecast(arguments: Namespace):
+def forecast(arguments: Namespace) -> int:
     from fnwork import prepare, spec
 
     path = spec_file(arguments)
     read, text = spec.read(path, arguments.set)
-    return read, prepare.forecast(read, text, str(path), path.parent)
-
-
-def forecast(arguments: Namespace) -> int:
-    spec, found = _forecast(arguments)
+    found = prepare.forecast(read, text, str(path), path.parent)
     if arguments.json:
         print_json(
             {
                 "peak": found.peak,
-                "budget": spec.memory.budget_bytes,
+                "budget": read.memory.budget_bytes,
                 "parameters": found.parameters,
                 "layers": [
                     {
@@ -45,7 +44,7 @@ def forecast(arguments: Namespace) -> int:
         )
         return 0
     total = found.peak["total"]
-    budget = spec.memory.budget_bytes
+    budget = read.memory.budget_bytes
     print_table(
         ["at the peak", "bytes", ""],
         [[name, size(count), _bar(count, total)] for name, count in found.peak.items()],

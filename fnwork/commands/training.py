@@ -61,7 +61,7 @@ def _train(arguments: Namespace, make: Callable) -> int:
         print(f"{result.state}{'  ' if figures else ''}{figures}", flush=True)
     if result.state == "stopped":
         say(f"go on with: fnwork resume {owned.folder.name}")
-    elif result.message:
+    elif result.state == "failed":
         say(result.message)
     return {"failed": RUN_FAILED, "stopped": STOPPED}.get(result.state, DONE)
 

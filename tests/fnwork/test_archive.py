@@ -19,11 +19,6 @@ from fnwork.run_folder import EventTail, RunReader, RunWriter, owner_is_alive
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture
-def archive(tmp_path):
-    return Archive(tmp_path / "experiments")
-
-
 def ended(archive, name="one", state="finished", **results):
     writer = archive.create(name, f'name = "{name}"\n', {"name": name}, spec=f"{name}.toml", tags=("first",), epochs=3)
     writer.status(state=state, epoch=3, results=results)

@@ -56,7 +56,7 @@ def test_a_whole_run_leaves_everything_the_archive_promises(archive, spec_path):
     assert run.state == "running"
     result = run.execute(heard.append)
     folder = run.folder
-    assert (result.state, result.message, run.state) == ("finished", "", "finished")
+    assert (result.state, result.message, run.state) == ("finished", "all 4 epochs done", "finished")
     assert (folder / "spec.toml").read_bytes() == spec_path.read_bytes()
     assert {path.name for path in folder.iterdir()} == {
         "spec.toml",
@@ -119,6 +119,7 @@ def test_a_run_of_a_text_finds_its_data_beside_the_base_folder(archive, spec_pat
         (["data.path=missing.csv"], "missing.csv"),
         (["data.target=knd"], "kind"),
         (["train.epoch=3"], 'did you mean "epochs"'),
+        (["memory.budget=100 B"], r"small\.toml:\d+:\d+: memory\.budget: .*exceeded"),
     ],
 )
 def test_what_cannot_be_run_is_refused_before_a_folder_is_made(archive, spec_path, settings, said):
@@ -157,8 +158,11 @@ def test_stopped_and_resumed_equals_never_stopped_bit_for_bit(archive, spec_path
 KILLED = """
 import os, sys
 from pathlib import Path
+from fnwork import run as running
 from fnwork.archive import Archive
 from fnwork.run import Run
+
+running._LAST_SECONDS = float(sys.argv[3])
 
 def listen(event):
     if event["kind"] == "step" and event["step"] == 21:
@@ -170,14 +174,18 @@ run.execute(listen)
 """
 
 
-def test_killed_in_the_middle_it_is_interrupted_and_resumes_exactly(archive, spec_path, whole):
-    subprocess.run([sys.executable, "-c", KILLED, archive.root, spec_path], cwd=ROOT, timeout=120)
-    folder = archive.runs / max(path.name for path in archive.runs.iterdir())
-    if folder == whole:
-        folder = next(path for path in archive.runs.iterdir() if path != whole)
+@pytest.mark.parametrize(
+    "last_seconds", ["60", "0"]
+)  # the last checkpoint is the epoch's end, or the very update before
+def test_killed_in_the_middle_it_is_interrupted_and_resumes_exactly(archive, spec_path, whole, last_seconds):
+    subprocess.run([sys.executable, "-c", KILLED, archive.root, spec_path, last_seconds], cwd=ROOT, timeout=120)
+    folder = next(path for path in archive.runs.iterdir() if path != whole)
     assert RunReader(folder).state() == "interrupted"
     assert steps(folder) == list(range(1, 22))
-    assert Run.resume(archive, folder).execute().state == "finished"
+    run = Run.resume(archive, folder)
+    heard = []
+    assert run.execute(heard.append).state == "finished"
+    assert next(event["step"] for event in heard if event["kind"] == "step") == (17 if last_seconds == "60" else 21)
     assert EventTail(folder).read()[-1]["kind"] == "end"
     assert steps(folder) == list(range(1, UPDATES + 1))
     assert losses(folder) == losses(whole)
