@@ -79,8 +79,8 @@ class Run:
     ) -> "Run":
         """A new run of a spec file, or of (spec, its text, the folder that relative paths start at).
 
-        `settings` are like "train.epochs=3"; `label` is how the archive names the spec. Raises InputError before
-        anything is made when the spec, its data or the machine do not allow the run.
+        `settings` change a file's spec and are like "train.epochs=3"; `label` is how the archive names the spec. Raises
+        InputError before anything is made when the spec, its data or the machine do not allow the run.
         """
         if isinstance(source, Path):
             spec, text = specs.read(source, settings)

@@ -60,7 +60,8 @@ def _train(arguments: Namespace, make: Callable) -> int:
         figures = "  ".join(f"{key} {figure(key, value)}" for key, value in result.results.items())
         print(f"{result.state}{'  ' if figures else ''}{figures}", flush=True)
     if result.state == "stopped":
-        say(f"go on with: fnwork resume {owned.folder.name}")
+        at_home = archive_of(arguments).root == Path("experiments")
+        say(f"go on with: fnwork resume {owned.folder.name if at_home else owned.folder}")
     elif result.state == "failed":
         say(result.message)
     return {"failed": RUN_FAILED, "stopped": STOPPED}.get(result.state, DONE)

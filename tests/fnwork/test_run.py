@@ -108,7 +108,7 @@ def test_settings_change_the_spec_and_its_comments_survive(archive, spec_path):
 
 def test_a_run_of_a_text_finds_its_data_beside_the_base_folder(archive, spec_path):
     text = spec_path.read_text()
-    result = Run.start(archive, (spec.parse(text), text, spec_path.parent), ["train.epochs=1"]).execute()
+    result = Run.start(archive, (spec.parse(text), text, spec_path.parent)).execute()
     assert result.state == "finished"
 
 
