@@ -253,8 +253,9 @@ def _fit_plan(
             return made
         if best is None or made.peak["total"] < best.peak["total"]:
             best = made
-        limit -= made.peak["total"] - settings.budget
-    return best or _leanest(tables, input_shape, outputs, settings, alignment, data_bytes, rows)
+        limit -= max(made.peak["total"] - settings.budget, limit // 32)  # by enough for another plan
+    leanest = _leanest(tables, input_shape, outputs, settings, alignment, data_bytes, rows)
+    return min(filter(None, (best, leanest)), key=lambda made: made.peak["total"])
 
 
 def _leanest(
