@@ -89,7 +89,7 @@ class _Solver:
     def __init__(self, costs: Sequence[BlockCost], memory: int) -> None:
         self.costs = costs
         self.count = len(costs)
-        self.unit = max(1, memory // SLOTS)
+        self.memory = memory
         # while a sub-chain that ends before the last block runs forward again, the gradient it waits for is there
         # already
         self.waiting = [cost.input for cost in costs[1:]] + [0]
@@ -107,7 +107,7 @@ class _Solver:
         return tuple(steps)
 
     def _slots(self, size: int) -> int:
-        return -(-size // self.unit)
+        return -(-size * SLOTS // self.memory)
 
     def _shifted(self, work: np.ndarray, slots: int) -> np.ndarray:
         """The same work with `slots` less memory."""
