@@ -161,6 +161,7 @@ class FnworkApp(App[None]):
             return False
         self._follow = True
         self.training.start(make)
+        self.training_state = "running"  # even if it is over before anybody looks, its end is seen
         self.look_at_training()
         self.show_place("live")
         return True

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from textual.pilot import Pilot
-from textual.widgets import Static
 
 from fnwork.outlook import Outlook
 from fnwork.tui.app import FnworkApp
@@ -64,11 +64,18 @@ FIGURES = Outlook(
 
 async def until(pilot: Pilot[None], condition: Callable[[], bool], what: str = "the condition") -> None:
     """Let the app work until the condition holds; fails when it does not come true."""
-    for _ in range(500):
-        await pilot.pause(0.01)
+    for _ in range(400):
         if condition():
+            await pilot.pause()
             return
+        await asyncio.sleep(0.025)
     raise AssertionError(f"{what} did not come true")
+
+
+async def sees(pilot: Pilot[None], *words: str) -> None:
+    """Wait until all these words are on the screen."""
+    for word in words:
+        await until(pilot, lambda word=word: word in shown(pilot.app), f"{word!r} on the screen")
 
 
 def edit(app: FnworkApp) -> EditScreen:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from pilots import FIGURES, GOOD, WRONG, edit, question, shown, until
+from pilots import FIGURES, GOOD, WRONG, edit, question, sees, shown, until
 from textual.widgets import Input, OptionList
 
 from fnwork.tui.app import FnworkApp
@@ -50,7 +50,7 @@ async def test_errors_are_marked_at_their_lines_and_reachable(experiments: Path)
         assert marked == [1, 7, 8]
         underlined = [segment.text for segment in edit(app).editor.render_line(1) if segment.style.underline]
         assert "".join(underlined) == '"fashion-mni"'
-        assert "2:11" in shown(app) and 'did you mean "epochs"?' in shown(app)
+        await sees(pilot, "2:11", 'did you mean "epochs"?')
         await pilot.press("f8")
         assert edit(app).editor.cursor_location == (1, 10)
         await pilot.press("f8", "f8", "f8")
@@ -77,16 +77,16 @@ async def test_errors_come_and_go_while_typing(experiments: Path) -> None:
 async def test_figures_are_shown_beside_the_text(experiments: Path) -> None:
     app = FnworkApp(experiments)
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: "254,282" in shown(app))
+        await sees(pilot, "254,282")
         for words in ("12.4 MiB", "activations", "58%", "1.0 GiB budget", "1,275"):
-            assert words in shown(app)
+            await sees(pilot, words)
 
 
 async def test_unsaved_text_is_kept_while_another_spec_is_shown(experiments: Path) -> None:
     app = FnworkApp(experiments)
     async with app.run_test() as pilot:
         await pilot.press("e", "number_sign", "a", "escape")
-        assert "● fashion-cnn" in shown(app)
+        await sees(pilot, "● fashion-cnn")
         await pilot.press("down")
         assert edit(app).current.name == "fashion-mlp"
         await pilot.press("up", "e")
@@ -124,7 +124,7 @@ async def test_a_text_that_cannot_be_saved_stays(experiments: Path, monkeypatch:
     app = FnworkApp(experiments)
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await pilot.press("e", "number_sign", "ctrl+s")
-        await until(pilot, lambda: "No space left on" in shown(app))
+        await sees(pilot, "No space left on")
         assert edit(app).current.modified
 
 
@@ -223,7 +223,7 @@ async def test_a_file_changed_on_disk_does_not_take_unsaved_text(experiments: Pa
         edit(app).look_at_folder()
         await pilot.pause()
         assert edit(app).editor.text.startswith("##")
-        assert "changed on disk" in shown(app)
+        await sees(pilot, "changed on disk")
         await pilot.press("ctrl+s")
         await until(pilot, lambda: question(app) == "Changed on disk")
         await pilot.press("escape")
@@ -253,11 +253,11 @@ async def test_files_that_are_no_text_are_shown_as_such(experiments: Path) -> No
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("home")
         await pilot.pause()
-        assert "not UTF-8" in shown(app)
+        await sees(pilot, "not UTF-8")
         await pilot.press("f5", "e", "x", "ctrl+s", "d")
         await pilot.press("home", "down")
         await pilot.pause()
-        assert "larger than 1 MiB" in shown(app)
+        await sees(pilot, "larger than 1 MiB")
         assert not edit(app).documents.modified
 
 
@@ -269,13 +269,13 @@ async def test_foreign_text_is_never_interpreted(experiments: Path) -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("home")
         await until(pilot, lambda: len(edit(app).editor.problems) > 0)
-        assert "[red]evil" in shown(app)
-        assert "␛[2J␛]0;owned␇ [bold]x[/bold]" in shown(app)
+        await sees(pilot, "[red]evil")
+        await sees(pilot, "␛[2J␛]0;owned␇ [bold]x[/bold]")
         for sign in "\x1b\x07\u202e":
             assert sign not in shown(app)
         await pilot.press("u", "delete")
         await until(pilot, lambda: question(app) == "Delete [red]evil.toml?")
-        assert "Delete [red]evil.toml?" in shown(app)
+        await sees(pilot, "Delete [red]evil.toml?")
 
 
 async def test_an_empty_folder_says_what_to_do(tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ async def test_an_empty_folder_says_what_to_do(tmp_path: Path) -> None:
     app = FnworkApp(tmp_path)
     async with app.run_test() as pilot:
         await pilot.pause()
-        assert "n begins a new one" in shown(app)
+        await sees(pilot, "n begins a new one")
         await pilot.press("f5", "ctrl+s", "e", "d", "f12", "delete", "u", "f8")
         await pilot.press("escape", "n", "a", "enter")
         await until(pilot, lambda: edit(app).current is not None)
@@ -298,4 +298,4 @@ async def test_resizing_to_almost_nothing_and_back(experiments: Path) -> None:
         for size in ((20, 5), (1, 1), (300, 4), (160, 50), (80, 24)):
             await pilot.resize_terminal(*size)
             await pilot.press("tab", "down", "x", "question_mark", "escape")
-        await until(pilot, lambda: "fashion-cnn" in shown(app))
+        await sees(pilot, "fashion-cnn")
