@@ -1,0 +1,34 @@
+"""How arrays reach compiled kernels: flat, float16 as the uint16 of its bits."""
+
+from __future__ import annotations
+
+import platform
+
+import llvmlite.binding
+import numpy as np
+
+from engine.memory import Array
+
+NOTHING = np.zeros(0, np.float32)
+NO_BITS = np.zeros(0, np.uint8)
+
+
+def _converts_halves() -> bool:
+    """Whether this processor converts float16 itself; elsewhere the compiler would call a function that may not exist."""
+    if platform.machine().lower() in ("arm64", "aarch64"):
+        return True
+    return bool(llvmlite.binding.get_host_cpu_features().get("f16c", False))
+
+
+_STORED = {np.dtype(np.float32)} | ({np.dtype(np.float16)} if _converts_halves() else set())
+
+
+def compiled(*arrays: Array | None) -> bool:
+    """Whether kernels can work on all of the arrays; the others, such as float64, go to the reference."""
+    return all(array is None or array.dtype in _STORED for array in arrays)
+
+
+def flat(array: Array) -> Array:
+    """The array's memory in one dimension; a contiguous array only."""
+    bits = array.view(np.uint16) if array.dtype == np.float16 else array
+    return bits.reshape(-1)

@@ -1,0 +1,47 @@
+"""One thread a core for compiled kernels, which do not hold Python's lock."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+import numba
+
+
+def _cores() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+THREADS = min(8, _cores())
+
+kernel = numba.njit(nogil=True, cache=True, error_model="numpy")  # compiled when first called, then kept on disk
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(THREADS - 1, thread_name_prefix="fnwork-cpu")
+
+
+def in_parallel(task: Callable[[int], Any], parts: int) -> None:
+    """task(0), ..., task(parts - 1), the first in the calling thread; returns when all are done."""
+    others = [_pool().submit(task, part) for part in range(1, parts)]
+    try:
+        if parts:
+            task(0)
+    finally:
+        for other in others:
+            other.result()
+
+
+def shares(count: int, step: int = 1, least: int = 1) -> list[tuple[int, int]]:
+    """Ranges that divide 0..count among the threads at multiples of `step`, each of at least `least` where there is more than one.
+
+    They follow from the arguments alone, so what is summed up range by range never depends on timing.
+    """
+    parts = max(1, min(THREADS, count // max(least, step)))
+    size = -(-count // (parts * step)) * step
+    return [(start, min(start + size, count)) for start in range(0, count, size)]
