@@ -26,15 +26,12 @@ class Outlook:
 
 def outlook(text: str, base_folder: Path) -> Outlook:
     """The figures of a spec's text; relative paths start at `base_folder`. InputError (all problems) if it is wrong."""
-    from engine.forecast import forecast
-
     from engine import data
     from fnwork import prepare, spec
 
     parsed = spec.parse(text)
-    info = data.info(prepare.data_settings(parsed, base_folder))
-    settings = prepare.trainer_settings(parsed)
-    result = forecast(prepare.layers(parsed), info.input_shape, info.outputs, settings)
+    info = data.info(prepare.data_settings(parsed, base_folder), parsed.seed)
+    result = prepare.forecast(parsed, text, "the spec", base_folder)
     windows = -(-info.train_samples // (parsed.train.micro_batch * parsed.train.accumulate))
     limit = parsed.train.limit_windows
     return Outlook(
