@@ -188,15 +188,18 @@ class Learner:
 
 
 def _fill(targets: Mapping[str, Array], sources: Mapping[str, np.ndarray], prefix: str) -> None:
+    """Copies the sources under `prefix`. Raises InputError, before anything is copied, where they do not match."""
+    found = {name.removeprefix(prefix): array for name, array in sources.items() if name.startswith(prefix)}
+    for name in sorted(targets.keys() | found.keys()):
+        needed, got = (arrays[name].shape if name in arrays else "nothing" for arrays in (targets, found))
+        if needed != got:
+            part = "network" if prefix == "model." else "optimizer"
+            raise InputError(f"the checkpoint is of another {part}: {name} should be {needed}, found {got}")
     for name, target in targets.items():
-        source = sources.get(prefix + name)
-        if source is None or source.shape != target.shape:
-            got = "nothing" if source is None else str(source.shape)
-            raise InputError(f"the checkpoint is of another network: {name} needs {target.shape}, found {got}")
         if isinstance(target, np.ndarray):
-            target[...] = source
+            target[...] = found[name]
         else:
-            target.set(np.ascontiguousarray(source, target.dtype))
+            target.set(np.ascontiguousarray(found[name], target.dtype))
 
 
 def target_spec(settings: Settings, outputs: int) -> ArraySpec:

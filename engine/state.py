@@ -31,7 +31,7 @@ def save(path: Path, state: State) -> None:
     OSError.
     """
     content = safetensors.numpy.save(
-        {name: np.ascontiguousarray(array) for name, array in state.arrays.items()},
+        {name: np.asarray(array, order="C") for name, array in state.arrays.items()},
         metadata={"format": FORMAT, "values": json.dumps(dict(state.values))},
     )
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")

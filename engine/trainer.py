@@ -246,8 +246,11 @@ class Trainer:
 
     def load_state(self, state: State) -> None:
         """Continues exactly from `state`. Raises InputError where it belongs to another network."""
-        self._learner.load_state(state.arrays, state.values)
-        self._progress.load_state(state.values)
+        try:
+            self._learner.load_state(state.arrays, state.values)
+            self._progress.load_state(state.values)
+        except KeyError as missing:
+            raise InputError(f"the checkpoint lacks {missing}: another version of this program wrote it") from None
 
     def load_weights(self, arrays: Mapping[str, np.ndarray]) -> None:
         """The weights and statistics of a checkpoint, nothing else of it."""
