@@ -152,7 +152,7 @@ class Memory:
         self._views: dict[tuple[int, tuple[int, ...], np.dtype], Array] = {}
         self._segments: list[tuple[int, Array]] = []
         self._arena = Arena(None if self.allocate is None else self._round(self.capacity))
-        if self.allocate is not None and self.capacity:
+        if self.allocate is not None:
             self._segments.append((0, self.allocate(self._round(self.capacity))))
 
     @property
