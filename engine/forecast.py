@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.errors import InputError
 from engine.layers import Pass
 from engine.learner import Learner, shape_memory, shape_window
 from engine.memory import TimelinePoint
+from engine.ops import kernels_named
 from engine.ops.shapes import ShapeOperations
 from engine.recompute import BlockCost, Plan, cheapest, every, keep_all
 from engine.settings import Settings
 
 CPU_ALIGNMENT = 64
+
+
+MOST_PLANS = 16  # plans that are forecast before regular ones have to do
+COMPILE_WORTH = 2e12  # work of a whole run, about a minute of the reference, from which compiling kernels pays
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,25 @@ class Forecast:
     recomputed_work: float
     calls: float
     batch_norm: bool
+    kernels: str
+
+
+@dataclass(frozen=True)
+class _Request:
+    """What is forecast: a network over a sample shape, trained so, on a device of that alignment."""
+
+    tables: Sequence[dict[str, Any]]
+    input_shape: tuple[int, ...]
+    outputs: int
+    settings: Settings
+    alignment: int
+    data_bytes: int
+    rows: int
+    kernels: str
+
+    def learner(self, timeline: bool = False) -> Learner:
+        operations = ShapeOperations(shape_memory(self.alignment, timeline), kernels_named(self.kernels))
+        return Learner(self.tables, self.input_shape, self.outputs, self.settings, operations)
 
 
 def forecast(
@@ -64,43 +88,40 @@ def forecast(
     Raises InvalidLayer or InputError for a network or a plan that cannot be.
     """
     rows = min(settings.micro_batch, samples or settings.micro_batch)
-    request = settings.recompute
-    if request != "auto":
-        return _run(tables, input_shape, outputs, settings, alignment, data_bytes, rows, None)
-    plain = _run(tables, input_shape, outputs, settings, alignment, data_bytes, rows, "none")
-    if not settings.budget or plain.peak["total"] <= settings.budget:
-        return plain
-    return _fit_plan(tables, input_shape, outputs, settings, alignment, data_bytes, rows, plain)
+    request = _Request(tables, tuple(input_shape), outputs, settings, alignment, data_bytes, rows, "reference")
+    plain = _run(request, "none" if settings.recompute == "auto" else settings.recompute)
+    if alignment == CPU_ALIGNMENT and _pays_to_compile(plain, settings, samples or rows):
+        request = replace(request, kernels="cpu")
+        plain = _run(request, plain.plan)
+    over = settings.budget and plain.peak["total"] > settings.budget
+    return _fit_plan(request, plain) if settings.recompute == "auto" and over else plain
 
 
-def _run(
-    tables: Sequence[dict[str, Any]],
-    input_shape: tuple[int, ...],
-    outputs: int,
-    settings: Settings,
-    alignment: int,
-    data_bytes: int,
-    rows: int,
-    plan: Plan | str | None,
-) -> Forecast:
-    memory = shape_memory(alignment, timeline=True)
-    operations = ShapeOperations(memory)
-    learner = Learner(tables, input_shape, outputs, settings, operations)
-    if data_bytes:
-        memory.adopt(data_bytes, "data")
-    blocks = len(learner.model.blocks)
-    if plan is None or isinstance(plan, str):
-        plan = plan_of(plan or settings.recompute, blocks)
-    once = _forward_work(learner, rows)
+def _pays_to_compile(made: Forecast, settings: Settings, samples: int) -> bool:
+    """Half precision always, since NumPy's casts are slow; otherwise when the run is long enough."""
+    batches = -(-samples // settings.micro_batch) * settings.epochs
+    if settings.limit_windows:
+        batches = min(batches, settings.limit_windows * settings.accumulate)
+    return settings.mode == "mixed" or made.work * batches > COMPILE_WORTH
+
+
+def _run(request: _Request, plan: Plan | str) -> Forecast:
+    learner = request.learner(timeline=True)
+    settings, memory, operations = request.settings, learner.memory, learner.operations
+    if request.data_bytes:
+        memory.adopt(request.data_bytes, "data")
+    if isinstance(plan, str):
+        plan = plan_of(plan, len(learner.model.blocks))
+    once = _forward_work(learner, request.rows)
     operations.flops, operations.calls = 0.0, 0
     memory.restart_peak()
     memory.timeline.clear()
     micro_batches = min(settings.accumulate, 2)
-    shape_window(learner, plan, rows)
+    shape_window(learner, plan, request.rows)
     counts = {parameter.name: parameter.value.size for parameter in learner.model.parameters}
     return Forecast(
         peak=dict(memory.peak),
-        layers=_layers(learner, plan, rows, counts),
+        layers=_layers(learner, plan, request.rows, counts),
         timeline=tuple(memory.timeline),
         parameters=learner.model.parameter_count,
         reserved=memory.reserved + memory.outside,
@@ -108,6 +129,7 @@ def _run(
         work=operations.flops / micro_batches,
         calls=operations.calls / micro_batches,
         batch_norm=learner.model.batch_norm,
+        kernels=request.kernels,
         recomputed_work=sum(
             once[step.block] for position, step in enumerate(plan) if _is_forward(step.action) and _seen(plan, position)
         ),
@@ -168,18 +190,10 @@ def _layers(learner: Learner, plan: Plan, rows: int, counts: dict[str, int]) -> 
     return tuple(made)
 
 
-def block_costs(
-    tables: Sequence[dict[str, Any]],
-    input_shape: tuple[int, ...],
-    outputs: int,
-    settings: Settings,
-    alignment: int,
-    rows: int,
-) -> list[BlockCost]:
+def _block_costs(request: _Request) -> list[BlockCost]:
     """Sizes and work of each block, from running it by itself on shapes."""
-    memory = shape_memory(alignment)
-    operations = ShapeOperations(memory)
-    learner = Learner(tables, input_shape, outputs, settings, operations)
+    learner, rows = request.learner(), request.rows
+    memory, operations = learner.memory, learner.operations
     run = Pass(operations, training=True)
     costs: list[BlockCost] = []
     current = learner.inputs[0][:rows]
@@ -224,53 +238,24 @@ def _size(memory: Any, size: int) -> int:
     return -(-size // memory.alignment) * memory.alignment
 
 
-def _fit_plan(
-    tables: Sequence[dict[str, Any]],
-    input_shape: tuple[int, ...],
-    outputs: int,
-    settings: Settings,
-    alignment: int,
-    data_bytes: int,
-    rows: int,
-    plain: Forecast,
-) -> Forecast:
+def _fit_plan(request: _Request, plain: Forecast) -> Forecast:
     """The cheapest plan whose forecast keeps to the budget; the leanest one where none does.
 
-    The planner adds up sizes block by block, the forecast is exact: where they differ the planner's limit is moved by
-    the difference.
+    The planner adds up sizes block by block and so overstates some plans; the forecast is exact. So the planner is asked
+    with more than there is, then with less and less, until the forecast of its plan fits.
     """
-    costs = block_costs(tables, input_shape, outputs, settings, alignment, rows)
+    costs, budget = _block_costs(request), request.settings.budget
     fixed = sum(plain.peak[name] for name in ("weights", "optimizer", "data"))
-    fixed += sum(layer.parameters for layer in plain.layers) * settings.parameter_dtype.itemsize
-    limit = settings.budget - fixed
-    best: Forecast | None = None
-    for _ in range(8):
-        plan = cheapest(costs, limit) if limit > 0 else None
+    fixed += plain.parameters * request.settings.parameter_dtype.itemsize
+    limit = (budget - fixed) * 5 // 4
+    tried: list[Forecast] = []
+    while limit > 0 and len(tried) < MOST_PLANS:
+        plan = cheapest(costs, limit)
         if plan is None:
             break
-        made = _run(tables, input_shape, outputs, settings, alignment, data_bytes, rows, plan)
-        if made.peak["total"] <= settings.budget:
-            return made
-        if best is None or made.peak["total"] < best.peak["total"]:
-            best = made
-        limit -= max(made.peak["total"] - settings.budget, limit // 32)  # by enough for another plan
-    leanest = _leanest(tables, input_shape, outputs, settings, alignment, data_bytes, rows)
-    return min(filter(None, (best, leanest)), key=lambda made: made.peak["total"])
-
-
-def _leanest(
-    tables: Sequence[dict[str, Any]],
-    input_shape: tuple[int, ...],
-    outputs: int,
-    settings: Settings,
-    alignment: int,
-    data_bytes: int,
-    rows: int,
-) -> Forecast:
-    """The smallest peak among plans of regular intervals."""
-    blocks = len(block_costs(tables, input_shape, outputs, settings, alignment, rows))
-    candidates = (
-        _run(tables, input_shape, outputs, settings, alignment, data_bytes, rows, every(interval, blocks))
-        for interval in (1, 2, 3, 4, 6, 8)
-    )
-    return min(candidates, key=lambda made: made.peak["total"])
+        tried.append(_run(request, plan))
+        if tried[-1].peak["total"] <= budget:
+            return tried[-1]
+        limit -= max(tried[-1].peak["total"] - budget, limit // 32)
+    tried += (_run(request, every(interval, len(costs))) for interval in (1, 2, 3, 4, 6, 8))
+    return min(tried, key=lambda made: (made.peak["total"] > budget, made.peak["total"]))

@@ -29,7 +29,7 @@ from engine.forecast import forecast
 from engine.learner import Learner, Update
 from engine.losses import TOTALS, metrics
 from engine.memory import BudgetExceeded, Memory
-from engine.ops import Operations
+from engine.ops import Operations, kernels_named
 from engine.precision import FLOOR
 from engine.progress import Progress
 from engine.schedule import learning_rate
@@ -80,7 +80,8 @@ class Trainer:
         )
         if self._data_bytes:
             self.memory.adopt(self._data_bytes, "data")
-        self._learner = Learner(layers, data.input_shape, data.outputs, settings, Operations(self.memory))
+        operations = Operations(self.memory, kernels_named(self.forecast.kernels))
+        self._learner = Learner(layers, data.input_shape, data.outputs, settings, operations)
         self._feed = Feed(data, self._learner, self.device, settings.seed, augment)
         self._progress = Progress(validated=len(data.validation) > 0)
         self._stop = threading.Event()
@@ -294,6 +295,7 @@ class Trainer:
         return {
             "parameters": self.parameter_count,
             "device": self.device.name,
+            "operations": self.forecast.kernels,
             "precision": settings.mode,
             "train_samples": len(data.train),
             "validation_samples": len(data.validation),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -11,6 +12,11 @@ import numpy as np
 from engine.memory import Array, Memory
 from engine.ops import reference
 from engine.ops.operation import Operation
+
+
+def kernels_named(name: str) -> ModuleType:
+    """The module of operations: "reference", or "cpu" with compiled ones, imported only when it is asked for."""
+    return reference if name == "reference" else import_module(f"engine.ops.{name}")
 
 
 class Operations:
