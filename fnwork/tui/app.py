@@ -71,6 +71,7 @@ class FnworkApp(App[None]):
         self._first_place: keys.Place = "edit" if attach is None else "live"
         self._follow = False
         """Whether Live shall turn to the run that is being started, once its folder is there."""
+        self._launched_from: keys.Place = "edit"
         self._quitting = False
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
@@ -130,7 +131,10 @@ class FnworkApp(App[None]):
             return
         explained = isinstance(error, InputError | RunError)
         text = str(error) if explained else f"{type(error).__name__}: {error}"
-        title = "The run could not start" if self.training.run is None else "The run failed"
+        title = "The run failed"
+        if self.training.run is None:
+            title, self._follow = "The run could not start", False
+            self.show_place(self._launched_from)
         self.push_screen(Ask(title, harmless(text, keep_lines=True), [Choice("cancel", "o", "OK")]))
 
     def launch(self, spec: Spec, text: str, base_folder: Path, label: str = "") -> bool:
@@ -160,9 +164,9 @@ class FnworkApp(App[None]):
         if self.training.state != "idle":
             return False
         self._follow = True
+        self._launched_from = self.place_screen.PLACE
         self.training.start(make)
         self.training_state = "running"  # even if it is over before anybody looks, its end is seen
-        self.look_at_training()
         self.show_place("live")
         return True
 

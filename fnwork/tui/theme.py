@@ -135,7 +135,8 @@ DEFAULT_VARIABLES: dict[str, str] = {name: _DARK_VARIABLES[name] for name in (*C
 
 def colour(app: App[object], name: str) -> str:
     """The colour of a category, or of a variable of the theme, as Rich understands it ("#rrggbb")."""
-    value = Color.parse(app.theme_variables[name])
-    if value.ansi is not None:
-        return value.rich_color.name
+    variable = app.theme_variables[name]
+    if variable.startswith("ansi"):
+        return Color.parse(variable.split()[0]).rich_color.name
+    value = Color.parse(variable)
     return (Color.parse(app.theme_variables["background"]) + value).hex6

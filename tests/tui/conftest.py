@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -15,11 +14,6 @@ BASELINE = ((3, 11), "8.2.8")
 """Python and Textual with which the snapshots were taken; others draw the same screen in another file."""
 
 
-async def _breathe(min_sleep: float = 0.0, max_sleep: float = 0.0) -> None:
-    """Textual waits here until the process uses no time, up to a second a key: too long on a machine that is busy."""
-    await asyncio.sleep(0.02)
-
-
 @pytest.fixture(autouse=True)
 def still_screen(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """No blinking, no animation, no colours or folders taken from whoever runs the tests."""
@@ -27,8 +21,6 @@ def still_screen(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempP
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TEXTUAL_ANIMATIONS", "none")
     monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
-    for module in ("textual.app", "textual.pilot"):
-        monkeypatch.setattr(f"{module}.wait_for_idle", _breathe)
     monkeypatch.setattr(TextArea, "_toggle_cursor_blink_visible", lambda self: None)
     monkeypatch.setattr(Input, "_toggle_cursor", lambda self: None)
 

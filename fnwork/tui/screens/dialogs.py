@@ -145,7 +145,7 @@ class Help(ModalScreen[None]):
     def _table(self, actions: Sequence[keys.Action]) -> Table:
         table = Table.grid(padding=(0, 2))
         table.add_column(width=14, no_wrap=True, style=colour(self.app, "footer-key-foreground"))
-        table.add_column(width=13, no_wrap=True)
+        table.add_column(width=14, no_wrap=True)
         table.add_column(style=colour(self.app, "foreground-muted"))
         for action in actions:
             shown = "  ".join(self.app.get_key_display(binding) for binding in keys.each_key(action))

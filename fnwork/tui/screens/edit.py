@@ -78,6 +78,8 @@ class EditScreen(PlaceScreen):
         super().__init__()
         self.current: Document | None = None
         self._problems: Sequence[Problem] = ()
+        self._to_open: tuple[str, str] | None = None
+        """Text and name of a new spec that was asked for before the place was there."""
         self._judging = False
         self._pause: Timer | None = None
 
@@ -99,6 +101,8 @@ class EditScreen(PlaceScreen):
         first = self.documents.get(self.documents.folder / f"{FIRST_SPEC}.toml")
         self.show_document(first or next(iter(self.documents), None))
         self.specs.focus()
+        if self._to_open is not None:
+            self.open_text(*self._to_open)
         self.set_interval(1.0, self.look_at_folder)
 
     def on_resize(self, event: Resize) -> None:
@@ -178,7 +182,10 @@ class EditScreen(PlaceScreen):
             self._show_notice()
 
     def open_text(self, text: str, name: str) -> None:
-        """Show a text as a new spec that is not saved yet."""
+        """Show a text as a new spec that is not saved yet; waits for the place to be there."""
+        if not self.query(SpecEditor):
+            self._to_open = (text, name)
+            return
         self.show_document(self.documents.add(text, name))
         self.editor.focus()
 
