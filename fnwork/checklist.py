@@ -22,6 +22,7 @@ FIRING: State = "firing"
 UNKNOWN: State = "cannot tell yet"
 
 EPOCH_WINDOW = 3  # epochs that are averaged
+HELD_JUDGEMENTS = 4
 UPDATES_TO_JUDGE = 50  # at the full learning rate, before a loss can be said not to fall
 WAITS_TO_JUDGE = 30  # updates before the share of waiting is known
 EARLY_EPOCHS = 2  # running statistics still lag behind: validation says nothing yet
@@ -54,6 +55,7 @@ class Checklist:
     def __init__(self) -> None:
         self._measures = Measures()
         self._states: dict[str, State] = {symptom.key: UNKNOWN for symptom in SYMPTOMS}
+        self._held: dict[str, tuple[State, int]] = {}
 
     def update(self, event: Mapping[str, Any]) -> list[Finding]:
         """Takes one event; the findings whose state it changed."""
@@ -66,14 +68,22 @@ class Checklist:
         for symptom, (judge, kinds) in _JUDGES.items():
             if kind in kinds or kind in ("resume", "end"):
                 finding = Finding(symptom.key, *judge(self._measures))
-                if finding.state != self._states[symptom.key]:
+                if self._is_new(finding, at_once=kind != "step" or judge is _loss_not_finite):
                     self._states[symptom.key] = finding.state
                     changed.append(finding)
         return changed
 
     def findings(self) -> list[Finding]:
         """Every symptom, in the order of `SYMPTOMS`, with its state and its evidence of this moment."""
-        return [Finding(symptom.key, *judge(self._measures)) for symptom, (judge, _) in _JUDGES.items()]
+        evidence = {symptom.key: judge(self._measures)[1] for symptom, (judge, _) in _JUDGES.items()}
+        return [Finding(key, state, evidence[key]) for key, state in self._states.items()]
+
+    def _is_new(self, finding: Finding, at_once: bool) -> bool:
+        """Whether the state is another one, for some judgements in a row: near a limit it would flicker."""
+        held, times = self._held.get(finding.symptom, (finding.state, 0))
+        times = times + 1 if held == finding.state else 1
+        self._held[finding.symptom] = finding.state, times
+        return finding.state != self._states[finding.symptom] and (at_once or times >= HELD_JUDGEMENTS)
 
 
 def _loss_does_not_fall(m: Measures) -> Judgement:
@@ -105,7 +115,7 @@ def _loss_does_not_fall(m: Measures) -> Judgement:
 def _loss_not_finite(m: Measures) -> Judgement:
     if not m.updates:
         return UNKNOWN, "no update yet"
-    text = f"{m.bad_losses:,} of {m.updates:,} losses not finite, {m.skipped:,} updates skipped"
+    text = f"{m.bad_losses:,} of {m.updates:,} losses not finite, updates skipped: {m.skipped:,}"
     text += f", the last for {m.last_place}" if m.last_place else ""
     if m.bad_validations_in_a_row:
         text += f"; validation loss not finite for {m.bad_validations_in_a_row} epochs"
@@ -216,7 +226,12 @@ _JUDGES: dict[Symptom, tuple[Callable[[Measures], Judgement], tuple[str, ...]]] 
     Symptom(
         "loss-does-not-fall",
         "loss does not fall",
-        ("learning rate too low", "wrong preprocessing or wrong targets", "a network that cannot learn this"),
+        (
+            "learning rate too low",
+            "wrong preprocessing or wrong targets",
+            "a network that cannot learn this",
+            "learning rate so high that the loss exploded first",
+        ),
         (
             "overfit a few samples first: a network that cannot do that has a fault",
             "raise train.lr by factors of 3",

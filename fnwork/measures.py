@@ -57,7 +57,8 @@ class Measures:
     # Training loss, by update
     updates: int = 0
     updates_at_full_rate: int = 0  # since the learning rate last rose: a warm-up is no time to judge
-    first_loss: float = math.nan
+    very_first_loss: float = math.nan
+    mean_of_first: float = math.nan
     loss: Smoother = field(default_factory=lambda: Smoother(20))
     deviation: Smoother = field(default_factory=lambda: Smoother(200))  # of one loss from the smoothed one
     trace: Trace = field(default_factory=Trace)
@@ -108,6 +109,12 @@ class Measures:
                 self.end = event
 
     @property
+    def first_loss(self) -> float:
+        """The loss at the start: the mean of the first ones, unless they exploded; then coming down is no progress."""
+        exploded = self.mean_of_first > 3 * self.very_first_loss > 0
+        return self.very_first_loss if exploded else self.mean_of_first
+
+    @property
     def rate(self) -> float:
         """Samples a second in the newest stretch."""
         return self.last_rates[-1] if self.last_rates else statistics.median(self._rates or [math.nan])
@@ -148,9 +155,11 @@ class Measures:
         if not bad:
             known = self.loss.count
             if known < FIRST_LOSSES:
-                self.first_loss = (self.first_loss * known + loss) / (known + 1) if known else loss
+                self.mean_of_first = (self.mean_of_first * known + loss) / (known + 1) if known else loss
             if known:
                 self.deviation.add(abs(loss - self.loss.value))
+            else:
+                self.very_first_loss = loss
             self.trace.add(self.loss.add(loss))
         if self.updates > SETTLING_UPDATES:
             self.wait.add(number(event.get("data_wait")))
