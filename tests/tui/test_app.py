@@ -259,7 +259,8 @@ async def test_relaunch_works_in_an_app_that_opened_live(experiments: Path, fake
     app = FnworkApp(experiments, attach=fake_run.folder)
     async with app.run_test() as pilot:
         app.open_spec_text("# a copy\n", "copy")
-        await until(pilot, lambda: app.current_mode == "edit" and edit(app).editor.text == "# a copy\n")
+        await until(pilot, lambda: app.current_mode == "edit" and edit(app).current is not None)
+        assert edit(app).editor.text == "# a copy\n"
         await pilot.press("ctrl+q")
         await until(pilot, lambda: question(app) == "Save before leaving?")
 

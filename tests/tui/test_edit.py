@@ -58,7 +58,7 @@ async def test_errors_are_marked_at_their_lines_and_reachable(experiments: Path)
         await pilot.press("tab", "down", "enter")
         assert edit(app).editor.cursor_location == (7, 0)
         assert app.focused is edit(app).editor
-        assert "until the spec is right" in edit(app).query_one(SpecOutlook).message
+        assert "when the spec is right" in edit(app).query_one(SpecOutlook).message
 
 
 async def test_errors_come_and_go_while_typing(experiments: Path) -> None:

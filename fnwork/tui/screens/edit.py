@@ -232,7 +232,7 @@ class EditScreen(PlaceScreen):
             if not problems:
                 outlook = figures(text, folder)
         except InputError as error:
-            why_not = str(error)
+            problems, why_not = getattr(error, "problems", ()), str(error)
         except BaseException as error:
             why_not = f"The figures cannot be told: {type(error).__name__}: {error}"
         self.post_message(self.Judged(text, problems, outlook, why_not))
@@ -247,7 +247,7 @@ class EditScreen(PlaceScreen):
         self.specs.update_entry(self.current)
         self._show_problems(message.problems)
         if message.problems:
-            message.why_not = "Nothing can be said until the spec is right."
+            message.why_not = "Figures come when the spec is right."
         self.query_one(SpecOutlook).show(message.outlook, harmless(message.why_not, keep_lines=True))
 
     def _show_problems(self, problems: Sequence[Problem]) -> None:

@@ -37,7 +37,7 @@ class SpecOutlook(Static):
     def __init__(self, id: str | None = None) -> None:
         super().__init__("", id=id, markup=False)
         self.outlook: Outlook | None = None
-        self.message = ""
+        self.message = "Looking at the spec ..."
 
     def on_mount(self) -> None:
         self.app.theme_changed_signal.subscribe(self, lambda _: self._draw())
