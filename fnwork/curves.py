@@ -1,12 +1,12 @@
 """From events to curves: series over updates and epochs, smoothing, and what a drawing of them needs.
 
-Values that are not finite stay in the series: smoothing skips them, thinning leaves gaps, bounds leave them out.
+Values that are not finite stay in the series: smoothing skips them, thinning leaves gaps.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -93,14 +93,6 @@ class Curves:
         self.epochs = History("step", "t", "epoch", *EPOCH_VALUES)
         self.memory = History("step", "t", "total", *MEMORY_CATEGORIES)
 
-    @classmethod
-    def of(cls, events: Iterable[Mapping[str, Any]]) -> Curves:
-        """The curves of a whole run."""
-        curves = cls()
-        for event in events:
-            curves.take(event)
-        return curves
-
     def take(self, event: Mapping[str, Any]) -> None:
         """Adds one event; kinds that are no part of a curve are passed over."""
         t = number(event.get("t"))
@@ -168,23 +160,9 @@ def thinned(x: Floats, y: Floats, columns: int) -> tuple[Floats, Floats]:
     return np.repeat(np.rint(x[starts]), 2), both.reshape(-1)
 
 
-def marks(x: Floats, y: Floats) -> Floats:
-    """The places, each once, where a value is not finite: to be drawn as a mark."""
-    return np.unique(x[~np.isfinite(y)])
-
-
 def logarithms(y: Floats) -> tuple[Floats, int]:
     """log10 of the values, nan where they have no place on the axis; and how many finite ones were left out."""
     shown = np.isfinite(y) & (y > 0)
     exponents = np.full(y.shape, np.nan)
     exponents[shown] = np.log10(y[shown])
     return exponents, int(np.count_nonzero(np.isfinite(y)) - np.count_nonzero(shown))
-
-
-def bounds(series: Sequence[Floats]) -> tuple[float, float] | None:
-    """The lowest and the highest finite value of several series; None when there is none."""
-    finite = [values[np.isfinite(values)] for values in series]
-    finite = [values for values in finite if values.size]
-    if not finite:
-        return None
-    return float(min(values.min() for values in finite)), float(max(values.max() for values in finite))

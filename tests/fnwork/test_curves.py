@@ -16,12 +16,19 @@ def array(*values: float) -> curves.Floats:
     return np.array(values, dtype=float)
 
 
+def curves_of(events: list[dict]) -> curves.Curves:
+    read = curves.Curves()
+    for event in events:
+        read.take(event)
+    return read
+
+
 def step(number: int, loss: object, **more: object) -> dict:
     return {"kind": "step", "t": float(number), "epoch": 1, "step": number, "loss": loss, "lr": 0.1, **more}
 
 
 def test_series_from_events():
-    read = curves.Curves.of(
+    read = curves_of(
         [
             {"kind": "start", "t": 0.0},
             step(1, 2.0, data_wait=0.5),
@@ -40,13 +47,13 @@ def test_series_from_events():
 
 @pytest.mark.parametrize("loss", [None, "2", True, [], {}])
 def test_what_is_no_number_becomes_a_gap(loss):
-    assert np.isnan(curves.Curves.of([step(1, loss)]).steps["loss"]).all()
+    assert np.isnan(curves_of([step(1, loss)]).steps["loss"]).all()
 
 
 def test_a_resume_takes_back_what_came_after_its_moment():
     events = [step(n, float(n)) for n in range(1, 6)]
     events += [{"kind": "resume", "t": 3.5, "epoch": 1, "step": 3}, step(4, 40.0)]
-    read = curves.Curves.of(events)
+    read = curves_of(events)
     np.testing.assert_array_equal(read.steps["loss"], [1, 2, 3, 40])
 
 
@@ -121,13 +128,6 @@ def test_thinning_leaves_a_gap_where_a_column_has_no_finite_value():
 def test_thinning_leaves_few_points_as_they_are():
     x, y = array(0, 3, 9), array(1, NAN, 2)
     assert curves.thinned(x, y, 10) == (x, y)
-
-
-def test_values_that_are_not_finite_are_marked_and_out_of_the_bounds():
-    x, y = array(1, 2, 3, 4, 5), array(1, NAN, 0.9, INF, 0.8)
-    np.testing.assert_array_equal(curves.marks(x, y), [2, 4])
-    assert curves.bounds([y, array(NAN), array()]) == (0.8, 1.0)
-    assert curves.bounds([array(NAN, -INF), array()]) is None
 
 
 def test_a_logarithmic_axis_leaves_out_zero_and_below_and_says_how_many():
