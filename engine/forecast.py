@@ -241,7 +241,8 @@ def _size(memory: Any, size: int) -> int:
 def _fit_plan(request: _Request, plain: Forecast) -> Forecast:
     """The cheapest plan whose forecast keeps to the budget; the leanest one where none does.
 
-    The planner adds up sizes block by block and so overstates some plans; the forecast is exact. So the planner is asked
+    The planner adds up sizes block by block and so overstates some plans; the forecast is exact. So the planner is
+    asked
     with more than there is, then with less and less, until the forecast of its plan fits.
     """
     costs, budget = _block_costs(request), request.settings.budget

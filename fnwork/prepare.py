@@ -111,6 +111,16 @@ def forecast(spec: Spec, text: str, file: str, base_folder: Path) -> Forecast:
         raise misfit(error, spec, text, file) from error
 
 
+def fixed(spec: Spec, found: Forecast) -> int | None:
+    """What the process takes beside the ledger on this machine, None where its device is not here."""
+    from engine.fixed import fixed_bytes
+
+    try:
+        return fixed_bytes(choose(spec.device.use), found.kernels)
+    except InputError:
+        return None
+
+
 def check(spec: Spec, text: str, file: str, base_folder: Path) -> None:
     """Raise what would keep a run of the spec from starting: its data, a layer, its budget."""
     peak, budget = forecast(spec, text, file, base_folder).peak["total"], spec.memory.budget_bytes

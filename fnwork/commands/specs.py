@@ -24,6 +24,8 @@ def forecast(arguments: Namespace) -> int:
     path = spec_file(arguments)
     read, text = spec.read(path, arguments.set)
     found = prepare.forecast(read, text, str(path), path.parent)
+    fixed = prepare.fixed(read, found)
+    recomputed = found.recomputed_work / (found.work - found.recomputed_work)
     if arguments.json:
         print_json(
             {
@@ -39,6 +41,9 @@ def forecast(arguments: Namespace) -> int:
                     }
                     for layer in found.layers
                 ],
+                "fixed": fixed,
+                "recomputed": recomputed,
+                "operations": found.kernels,
                 "timeline": [asdict(point) for point in found.timeline],
             }
         )
@@ -68,6 +73,13 @@ def forecast(arguments: Namespace) -> int:
         ],
     )
     print(f"\n{found.parameters:,} parameters")
+    if recomputed:
+        print(f"recomputation does {100 * recomputed:.0f}% of the work a second time")
+    if fixed is not None:
+        print(
+            f"beside the ledger, whatever the network: {size(fixed)} "
+            "of BLAS buffers and compiled code, or of a card's context"
+        )
     return 0
 
 

@@ -49,7 +49,8 @@ def main() -> None:
             results.append(best_accuracy(layers, replace(settings, seed=seed, mode=mode), augment))
             print(f"{mode} seed {seed}: {results[-1]:.4f} in {time.perf_counter() - began:.0f} s", flush=True)
         means[mode] = statistics.mean(results)
-    print(f"mean fp32 {means['fp32']:.4f}, mixed {means['mixed']:.4f}: {(means['mixed'] - means['fp32']) * 100:+.2f} points")
+    points = (means["mixed"] - means["fp32"]) * 100
+    print(f"mean fp32 {means['fp32']:.4f}, mixed {means['mixed']:.4f}: {points:+.2f} points")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""What each saving does to the memory of R128 (128x128x3, batch 32), from the forecast, which equals a run's ledger to the byte.
+"""What each saving does to the memory of R128 (128x128x3, batch 32), from the forecast, which equals a run's ledger
+to the byte.
 
-    python -m tests.bench.savings
+python -m tests.bench.savings
 """
 
 from __future__ import annotations

@@ -3,8 +3,10 @@
     python -m tests.bench.step R128 --mode mixed --recompute auto --budget 180MiB
     python -m tests.bench.step C10
 
-Prints one JSON line: median and best milliseconds of a window, the ledger's peak and the forecast's (bytes), the growth of the
-process's peak resident memory over its size before the first window and over its size before the run was built, and what is
+Prints one JSON line: median and best milliseconds of a window, the ledger's peak and the forecast's (bytes), the
+growth of the
+process's peak resident memory over its size before the first window and over its size before the run was built, and
+what is
 fixed: the growth of a process that only multiplies two small matrices and compiles the kernels.
 """
 
@@ -18,10 +20,10 @@ import statistics
 import sys
 import time
 
-import numpy as np
 import psutil
 
 from engine import zoo
+from engine.fixed import warm_up
 from engine.trainer import Settings, Trainer
 from tests.bench.workloads import WORKLOADS, made_up
 
@@ -36,18 +38,6 @@ def peak() -> int:
 def resident() -> int:
     """The resident size of this process now, in bytes."""
     return psutil.Process().memory_info().rss
-
-
-def warm_up() -> None:
-    """Takes the memory that does not depend on the network: a small network trains once, and a product of a usual size is taken,
-    since BLAS keeps its packing buffers."""
-    small = WORKLOADS["R128"].__class__("res3", (8, 8, 3), 2, 0)
-    layers = zoo.layers("res3", {"blocks": 1, "width": 0.25})
-    for mode in ("fp32", "mixed"):
-        for _ in Trainer(layers, made_up(small), Settings(micro_batch=2, epochs=1, mode=mode), "cpu").run():
-            pass
-    left, right = np.ones((2048, 2304), np.float32), np.ones((2304, 288), np.float32)
-    np.matmul(left, right), np.matmul(left.T, left[:, :288])
 
 
 def main() -> None:
@@ -72,7 +62,8 @@ def main() -> None:
     )
     data = made_up(workload.__class__(workload.preset, workload.input_shape, batch, 0), options.windows)
     before_fixed = resident()
-    warm_up()
+    for kernels in ("reference", "cpu"):
+        warm_up("cpu", kernels)
     built = resident()
     trainer = Trainer(zoo.layers(workload.preset), data, settings, "cpu")
     first = resident()

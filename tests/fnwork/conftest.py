@@ -7,6 +7,14 @@ import pytest
 
 from fnwork.archive import Archive
 
+
+@pytest.fixture(autouse=True)
+def cache_folder(tmp_path_factory, monkeypatch):
+    """What is measured once a machine is kept beside the tests, not in the person's own cache."""
+    folder = tmp_path_factory.getbasetemp() / "cache"
+    monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(folder))
+
+
 SPEC = """\
 # a small table
 name = "small"
