@@ -1,5 +1,7 @@
 """The passes of a window: every plan computes the same, every size of micro-batch adds up, and nothing stays behind."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from laboratory import learner, window
@@ -175,3 +177,23 @@ def test_each_layer_keeps_what_it_declares() -> None:
         assert held["gradients"] == base["gradients"]
         output = -(-trained.model.blocks[-1].layers[-1].output_spec(8).nbytes // 64) * 64
         assert held["workspace"] - base["workspace"] == output
+
+
+@pytest.mark.parametrize("mode", ["fp32", "mixed"])
+def test_next_to_nothing_lives_outside_the_ledger(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a warm window allocates besides the ledger's arrays stays below one piece, while those take megabytes."""
+    for module, name, size in ((convolution, "COLUMN_BYTES", 1 << 21), (pieces, "PIECE_BYTES", 1 << 19)):
+        monkeypatch.setattr(module, name, size)
+    trained = learner(TABLES, (32, 32, 2), mode=mode, micro_batch=32)
+    micro_batch = batch(32, (32, 32, 2))
+    for _ in range(2):
+        window(trained, [micro_batch])
+        trained.update(0.01, trained.inputs[0])
+    tracemalloc.start()
+    for number in range(2):
+        trained.accumulate(trained.inputs[0], trained.targets[0], 64, keep_all(BLOCKS), (0, 1, number))
+    trained.update(0.01, trained.inputs[0])
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < pieces.PIECE_BYTES
+    assert trained.memory.peak["total"] > 6 * pieces.PIECE_BYTES

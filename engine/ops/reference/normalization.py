@@ -163,7 +163,7 @@ def layer_norm(
         centred[...] = rows[piece]
         row_mean = centred.mean(axis=1)
         centred -= row_mean[:, None]
-        row_inv_std = 1.0 / xp.sqrt(xp.square(centred).mean(axis=1) + epsilon)
+        row_inv_std = 1.0 / xp.sqrt(xp.einsum("rc,rc->r", centred, centred) / centred.shape[1] + epsilon)
         mean[piece], inv_std[piece] = row_mean, row_inv_std
         centred *= row_inv_std[:, None]
         centred *= gamma
