@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from fnwork.checklist import SYMPTOMS
 from fnwork.text import harmless
+from fnwork.tui.figures import figure
 
 _QUIET = ("·", "foreground-muted")
 _TITLES = {symptom.key: symptom.title for symptom in SYMPTOMS}
@@ -85,19 +85,6 @@ CHECK_MARKS: dict[str, tuple[str, str]] = {
     "cannot tell yet": _QUIET,
 }
 """Mark and colour of each state of a checklist entry."""
-
-
-def figure(value: Any, metric: str = "") -> str:
-    """A number of a result, as wide as any other; accuracies in percent."""
-    if not isinstance(value, int | float):
-        return "-"
-    if not math.isfinite(value):
-        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
-    if metric.endswith("accuracy"):
-        return f"{100 * value:.2f}%"
-    if value and not 1e-4 <= abs(value) < 1e5:
-        return f"{value:.2e}"
-    return f"{value:.4f}" if abs(value) < 10 else f"{value:.2f}"
 
 
 def _rest(event: Mapping[str, Any]) -> str:

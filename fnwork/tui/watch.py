@@ -14,7 +14,7 @@ import numpy as np
 from fnwork.checklist import SYMPTOMS, UNKNOWN, Checklist, Symptom
 from fnwork.curves import Curves, History, Smoother, number
 from fnwork.run_folder import LAST, EventTail, RunReader
-from fnwork.tui.event_text import figure
+from fnwork.tui.figures import figure
 from fnwork.tui.theme import CATEGORIES
 
 _STATE_SECONDS = 1.0

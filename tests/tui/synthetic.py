@@ -112,6 +112,7 @@ def make_run(
     last_epoch = max((event["epoch"] for event in written if event["kind"] == "epoch"), default=0)
     accuracy = max((event["val_accuracy"] for event in written if event["kind"] == "epoch"), default=math.nan)
     results = {"val_loss": 0.41, "val_accuracy": accuracy, "test_accuracy": accuracy - 0.01} if last_epoch else {}
+    results = {key: value for key, value in results.items() if math.isfinite(value)}
     best = {"epoch": last_epoch, "val_accuracy": accuracy}
     if state not in ("running", "paused"):
         end = {"kind": "end", "t": written[-1]["t"], "reason": state, "best": best, "message": ""}
@@ -133,7 +134,11 @@ def make_run(
 
 def write_status(folder: Path, **status: Any) -> None:
     """Write status.json with this process as the owner."""
-    finite = {key: value for key, value in status.get("results", {}).items() if math.isfinite(value)}
+    finite = {
+        key: value
+        for key, value in status.get("results", {}).items()
+        if not isinstance(value, float) or math.isfinite(value)
+    }
     text = json.dumps({**status, "results": finite, **this_process(), "heartbeat": STARTED})
     (folder / "status.json").write_text(text, encoding="utf-8")
 

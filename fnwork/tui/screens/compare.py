@@ -18,14 +18,12 @@ from textual.widgets import Static
 from fnwork.compare import Comparison, Row, compare
 from fnwork.text import harmless
 from fnwork.tui import keys, pictures
-from fnwork.tui.event_text import figure
+from fnwork.tui.figures import MIB, clock, figure
 from fnwork.tui.pictures import OVER, Over, run_letter
 from fnwork.tui.place import PlaceScreen
 from fnwork.tui.theme import STATE_MARKS, colour
 from fnwork.tui.watch import RunWatch
 from fnwork.tui.widgets.curve_plot import CurvePlot
-from fnwork.tui.widgets.memory_bar import MIB
-from fnwork.tui.widgets.run_header import clock
 
 _COLUMN = 18
 

@@ -20,6 +20,7 @@ from fnwork.tui.pictures import OVER, Over, Zoom
 from fnwork.tui.place import PlaceScreen
 from fnwork.tui.relaunch import open_copy
 from fnwork.tui.screens.dialogs import Ask, Choice
+from fnwork.tui.theme import colour
 from fnwork.tui.watch import RunWatch
 from fnwork.tui.widgets.checklist_view import ChecklistView, details
 from fnwork.tui.widgets.curve_plot import CurvePlot
@@ -59,6 +60,7 @@ class LiveScreen(PlaceScreen):
         self._zoom = Zoom()
         self._wake = asyncio.Event()
         self._due = True
+        self._may: tuple[object, ...] = ()
         self._asked = ""
         """What the run has been asked for and has not done yet."""
 
@@ -152,7 +154,10 @@ class LiveScreen(PlaceScreen):
         if progress.state == reached or run.is_over:
             self._asked = ""
         self.query_one(RunHeader).show(progress, _ASKED.get(self._asked, ""))
-        self.refresh_bindings()
+        may = tuple(self.check_action(action, ()) for action in ("pause", "resume"))
+        if may != self._may:
+            self._may = may
+            self.refresh_bindings()  # builds the footer anew, which is slow
 
     # --- what the person asks for ---
 
@@ -253,4 +258,10 @@ class LiveScreen(PlaceScreen):
         """Everything about the chosen entry of the checklist."""
         check = self.query_one(ChecklistView).chosen
         if check is not None:
-            self.app.push_screen(Ask(check.title, details(check), [Choice("cancel", "c", "Close")]))
+            self.app.push_screen(
+                Ask(
+                    check.title,
+                    details(check, colour(self.app, "foreground-muted")).plain,
+                    [Choice("cancel", "c", "Close")],
+                )
+            )

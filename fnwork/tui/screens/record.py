@@ -19,7 +19,7 @@ from fnwork.archive import RunSummary, summary
 from fnwork.run_folder import RunReader
 from fnwork.text import harmless
 from fnwork.tui import keys, pictures
-from fnwork.tui.event_text import figure
+from fnwork.tui.figures import MIB, clock, figure
 from fnwork.tui.pictures import OVER, Over
 from fnwork.tui.place import PlaceScreen
 from fnwork.tui.relaunch import open_copy
@@ -28,8 +28,6 @@ from fnwork.tui.watch import RunWatch
 from fnwork.tui.widgets.checklist_view import ChecklistView
 from fnwork.tui.widgets.curve_plot import CurvePlot
 from fnwork.tui.widgets.event_log import EventLog
-from fnwork.tui.widgets.memory_bar import MIB
-from fnwork.tui.widgets.run_header import clock
 from fnwork.tui.widgets.spec_editor import SpecEditor
 
 
@@ -107,7 +105,7 @@ class RecordScreen(PlaceScreen):
         table = Table.grid(padding=(0, 2))
         table.add_column(style=colour(self.app, "foreground-muted"))
         table.add_column(overflow="fold")
-        for group in (_facts(run, record), _results(run), _peak(record), _remarks(run, record)):
+        for group in (_facts(run, record), _results(run), _remarks(run, record), _peak(record)):
             for key, value in group:
                 table.add_row(Text(key), Text(harmless(value, keep_lines=True)))
             if group:

@@ -12,14 +12,13 @@ from textual.widgets import Input, Static
 
 from engine.errors import InputError
 from fnwork.archive import RunSummary
+from fnwork.run_folder import ALIVE_STATES
 from fnwork.text import harmless
 from fnwork.tui import keys
-from fnwork.tui.event_text import figure
+from fnwork.tui.figures import figure
 from fnwork.tui.place import PlaceScreen
 from fnwork.tui.relaunch import open_copy
-from fnwork.tui.screens.compare import CompareScreen
 from fnwork.tui.screens.dialogs import Ask, AskName, Choice
-from fnwork.tui.screens.record import RecordScreen
 from fnwork.tui.theme import STATE_MARKS, colour
 from fnwork.tui.widgets.run_table import BY_START, COLUMNS, RunTable
 
@@ -43,6 +42,7 @@ class RunsScreen(PlaceScreen):
         self._sorted_by, self._falling = BY_START, True
         self._words: Sequence[str] = ()
         self._loaded = False
+        self._may = (False, False)
         self._wake = asyncio.Event()
 
     def compose_place(self) -> Iterable[Widget]:
@@ -94,7 +94,10 @@ class RunsScreen(PlaceScreen):
         self.table.show(told, set(self.marked), self._sorted_by, self._falling)
         self._show_count(len(told))
         self._show_current()
-        self.refresh_bindings()
+        may = bool(told), len(self.marked) >= 2
+        if may != self._may:
+            self._may = may
+            self.refresh_bindings()  # builds the footer anew, which is slow
 
     def _show_count(self, shown: int) -> None:
         of = "" if shown == len(self.runs) else f"{shown:,} of "
@@ -140,7 +143,12 @@ class RunsScreen(PlaceScreen):
 
     def action_open(self) -> None:
         """The run's record."""
-        self._with_current(lambda run: self.app.push_screen(RecordScreen(run.path)))
+        self._with_current(self._open)
+
+    def _open(self, run: RunSummary) -> None:
+        from fnwork.tui.screens.record import RecordScreen  # NumPy and more, which the table does not need
+
+        self.app.push_screen(RecordScreen(run.path))
 
     @on(RunTable.Opened)
     def _open_clicked(self) -> None:
@@ -183,6 +191,8 @@ class RunsScreen(PlaceScreen):
 
     def action_compare(self) -> None:
         """Compare the marked runs."""
+        from fnwork.tui.screens.compare import CompareScreen
+
         if len(self.marked) >= 2:
             self.app.push_screen(CompareScreen([run.path for run in self.marked.values()]))
 
@@ -257,6 +267,9 @@ class RunsScreen(PlaceScreen):
         """Delete the run, when the answer is yes."""
         run = self.table.current
         if run is None:
+            return
+        if run.state in ALIVE_STATES:
+            self.notify("This run goes on; stop it first (w, then s).", severity="warning")
             return
         choices = [Choice("delete", "d", "Delete", destructive=True), Choice("cancel", "k", "Keep it")]
         text = f"{harmless(run.id)} with its weights, events and record. It cannot be brought back."

@@ -13,7 +13,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from fnwork.curves import Floats, thinned
+from fnwork.curves import Floats, logarithms, thinned
 from fnwork.tui.widgets.plot_axis import Axis, fitting, label_line, number
 from fnwork.tui.widgets.plot_canvas import Canvas
 
@@ -251,7 +251,7 @@ def _remarks(curves: Sequence[Curve], views: Sequence[tuple[Floats, Floats]], *,
     for curve, (_, y) in zip(curves, views, strict=True):
         # A curve and its smoothed form have one name, and are counted once.
         not_finite[curve.name] = max(not_finite.get(curve.name, 0), int(np.count_nonzero(~np.isfinite(y))))
-        left_out[curve.name] = max(left_out.get(curve.name, 0), int(np.count_nonzero(y <= 0)) if log else 0)
+        left_out[curve.name] = max(left_out.get(curve.name, 0), logarithms(y)[1] if log else 0)
     remarks = []
     if bad := sum(not_finite.values()):
         remarks.append(f"✗ {bad:,} not finite")

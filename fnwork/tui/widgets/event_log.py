@@ -11,8 +11,8 @@ from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from fnwork.tui.event_text import describe
+from fnwork.tui.figures import clock
 from fnwork.tui.theme import colour
-from fnwork.tui.widgets.run_header import clock
 
 _MOST = 500
 _INDENT = 10

@@ -5,10 +5,10 @@ from __future__ import annotations
 from rich.text import Text
 from textual.widget import Widget
 
+from fnwork.tui.figures import MIB
 from fnwork.tui.theme import CATEGORIES, CATEGORY_LETTERS, colour
 from fnwork.tui.watch import Memory
 
-MIB = 2**20
 _NEAR = 0.9
 
 

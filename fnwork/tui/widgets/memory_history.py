@@ -10,9 +10,9 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from fnwork.curves import Floats
+from fnwork.tui.figures import MIB
 from fnwork.tui.theme import CATEGORIES, colour
 from fnwork.tui.widgets.curve_plot import GUTTER, Picture
-from fnwork.tui.widgets.memory_bar import MIB
 from fnwork.tui.widgets.plot_axis import fitting, label_line
 
 _STRENGTH = 0.6  # large areas in full colour would outshine everything else

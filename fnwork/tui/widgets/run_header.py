@@ -8,6 +8,7 @@ from rich.text import Text
 from textual.widget import Widget
 
 from fnwork.text import harmless
+from fnwork.tui.figures import clock, time_left
 from fnwork.tui.theme import STATE_MARKS, colour
 from fnwork.tui.watch import Progress
 
@@ -79,27 +80,6 @@ class RunHeader(Widget):
             line.append("   " if line else "")
             line.append_text(piece)
         return line
-
-
-def clock(seconds: float) -> str:
-    """Seconds as m:ss, or h:mm:ss from an hour on; "-" when they are not known."""
-    if not math.isfinite(seconds):
-        return "-"
-    whole = round(max(0.0, seconds))
-    if whole < 3600:
-        return f"{whole // 60}:{whole % 60:02d}"
-    return f"{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
-
-
-def time_left(seconds: float) -> str:
-    """Seconds to go, no finer than one can know them."""
-    if not math.isfinite(seconds):
-        return "-"
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 360_000 else f"{seconds / 86400:.0f} days"
 
 
 def _or_dash(value: float, form: str) -> str:

@@ -21,10 +21,8 @@ from textual.strip import Strip
 
 from fnwork.archive import RunSummary
 from fnwork.text import harmless
-from fnwork.tui.event_text import figure
+from fnwork.tui.figures import MIB, clock, figure
 from fnwork.tui.theme import STATE_MARKS, colour
-from fnwork.tui.widgets.memory_bar import MIB
-from fnwork.tui.widgets.run_header import clock
 
 
 @dataclass(frozen=True)
@@ -180,7 +178,7 @@ class RunTable(ScrollView, can_focus=True):
 
     def _columns(self) -> list[tuple[Column, int]]:
         """The columns there is room for, with their widths; what is left over goes to the one that grows."""
-        room = self.scrollable_content_region.width - _MARK_WIDTH
+        room = self.scrollable_content_region.width - _MARK_WIDTH - 1
         shown = [column for column in COLUMNS if column.from_width <= self.size.width]
         spare = max(0, room - sum(column.width + 1 for column in shown) + 1)
         return [(column, column.width + (min(spare, 32) if column.grows else 0)) for column in shown]
@@ -212,7 +210,7 @@ class RunTable(ScrollView, can_focus=True):
 
     def _run_line(self, run: RunSummary) -> Text:
         marked = run.id in self._marked
-        line = Text("◆ " if marked else "  ", colour(self.app, "accent"), no_wrap=True, end="")
+        line = Text(no_wrap=True, end="").append("◆ " if marked else "  ", colour(self.app, "accent"))
         for column, width in self._columns():
             cell = Text(harmless(column.text(run)), justify=None)
             if column.title == "State":

@@ -1,0 +1,42 @@
+"""Numbers as a person reads them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+MIB = 2**20
+
+
+def figure(value: Any, metric: str = "") -> str:
+    """A number of a result, as wide as any other; accuracies in percent."""
+    if not isinstance(value, int | float):
+        return "-"
+    if not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    if metric.endswith("accuracy"):
+        return f"{100 * value:.2f}%"
+    if value and not 1e-4 <= abs(value) < 1e5:
+        return f"{value:.2e}"
+    return f"{value:.4f}" if abs(value) < 10 else f"{value:.2f}"
+
+
+def clock(seconds: float) -> str:
+    """Seconds as m:ss, or h:mm:ss from an hour on; "-" when they are not known."""
+    if not math.isfinite(seconds):
+        return "-"
+    whole = round(max(0.0, seconds))
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02d}"
+    return f"{whole // 3600}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
+
+
+def time_left(seconds: float) -> str:
+    """Seconds to go, no finer than one can know them."""
+    if not math.isfinite(seconds):
+        return "-"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 360_000 else f"{seconds / 86400:.0f} days"
