@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -351,36 +350,3 @@ async def test_every_theme_has_the_colours_that_are_used(experiments: Path, name
         await pilot.press("down", "down", "question_mark", "escape")
         await until(pilot, lambda: len(edit(app).editor.problems) == 3)
         await sees(pilot, "wrong")
-
-
-def frozen(app: FnworkApp, keys_pressed: tuple[str, ...], ready: Callable[[], bool]) -> Callable[[Pilot[None]], object]:
-    """What a snapshot does before it is taken."""
-
-    async def prepare(pilot: Pilot[None]) -> None:
-        await pilot.press(*keys_pressed)
-        await until(pilot, ready)
-
-    return prepare
-
-
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-@pytest.mark.parametrize(
-    ("name", "pressed", "words"),
-    [
-        ("first", (), "254,282"),
-        ("errors", ("end", "e", "f8"), "7:1"),
-        ("help", ("question_mark",), "Everywhere"),
-        ("leaving", ("e", "number_sign", "ctrl+q"), "Not written yet"),
-    ],
-)
-def test_edit_looks_as_before(
-    experiments: Path,
-    snapshot_baseline: None,
-    snap_compare: Callable[..., bool],
-    size: tuple[int, int],
-    name: str,
-    pressed: tuple[str, ...],
-    words: str,
-) -> None:
-    app = FnworkApp(experiments)
-    assert snap_compare(app, terminal_size=size, run_before=frozen(app, pressed, lambda: words in shown(app)))
