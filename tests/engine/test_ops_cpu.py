@@ -7,6 +7,7 @@ import pytest
 
 from engine.memory import ArraySpec
 from engine.ops import cpu, reference
+from engine.ops.operation import Operation
 from engine.ops.packing import packed_mask, packed_positions
 
 GUARD = 256  # bytes on either side of an array that no kernel may touch
@@ -315,4 +316,5 @@ def test_double_precision_goes_to_the_reference(random):
 
 
 def test_every_operation_is_there():
-    assert {name for name in reference.__all__ if not hasattr(cpu, name)} == set()
+    names = [name for name, value in vars(reference).items() if isinstance(value, Operation)]
+    assert names and all(isinstance(getattr(cpu, name), Operation) for name in names)

@@ -17,6 +17,7 @@ LANES = 8
 _FLOAT = ir.FloatType()
 _HALF = ir.HalfType()
 _BYTE = ir.IntType(8)
+_SIZE = ir.IntType(types.intp.bitwidth)
 VECTOR = ir.VectorType(_FLOAT, LANES)
 _HALVES = ir.VectorType(_HALF, LANES)
 _BYTES = ir.VectorType(_BYTE, LANES)
@@ -123,21 +124,55 @@ def _fits(builder, index, end):
     return builder.icmp_signed("<=", builder.add(index, ir.Constant(index.type, LANES)), end)
 
 
+def _part_reader(module, dtype):
+    """A function that reads fewer than eight elements; kept out of line because it runs once a pass and would swell every loop."""
+    address = ir.IntType(dtype.bitwidth).as_pointer() if dtype != types.float32 else _FLOAT.as_pointer()
+    kind = ir.FunctionType(VECTOR, [address, _SIZE])
+    function = cgutils.get_or_insert_function(module, kind, f"fnwork_read_part_{dtype}")
+    if function.is_declaration:
+        builder = _body(function)
+        result = cgutils.alloca_once_value(builder, ir.Constant(VECTOR, None))
+        with cgutils.for_range(builder, function.args[1]) as loop:
+            one = _read_one(builder, builder.gep(function.args[0], [loop.index]), dtype)
+            builder.store(builder.insert_element(builder.load(result), one, loop.index), result)
+        builder.ret(builder.load(result))
+    return function
+
+
+def _part_writer(module, dtype):
+    """A function that writes fewer than eight elements."""
+    address = ir.IntType(dtype.bitwidth).as_pointer() if dtype != types.float32 else _FLOAT.as_pointer()
+    kind = ir.FunctionType(ir.VoidType(), [address, _SIZE, VECTOR])
+    function = cgutils.get_or_insert_function(module, kind, f"fnwork_write_part_{dtype}")
+    if function.is_declaration:
+        builder = _body(function)
+        with cgutils.for_range(builder, function.args[1]) as loop:
+            one = builder.extract_element(function.args[2], loop.index)
+            _write_one(builder, builder.gep(function.args[0], [loop.index]), dtype, one)
+        builder.ret_void()
+    return function
+
+
+def _body(function):
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    return ir.IRBuilder(function.append_basic_block())
+
+
 @intrinsic
 def load_until(typing, array, index, end):
     """array[index : min(index + 8, end)], the lanes beyond being 0."""
 
     def emit(context, builder, signature, arguments):
         held, index, end = arguments
-        result = cgutils.alloca_once_value(builder, ir.Constant(VECTOR, None))
+        address = pointer(context, builder, array, held, index)
+        result = cgutils.alloca_once(builder, VECTOR)
         with builder.if_else(_fits(builder, index, end), likely=True) as (whole, part):
             with whole:
-                address = pointer(context, builder, array, held, index)
                 builder.store(read_vector(builder, address, array.dtype), result)
-            with part, cgutils.for_range(builder, builder.sub(end, index)) as loop:
-                address = pointer(context, builder, array, held, builder.add(index, loop.index))
-                one = _read_one(builder, address, array.dtype)
-                builder.store(builder.insert_element(builder.load(result), one, loop.index), result)
+            with part:
+                reader = _part_reader(builder.module, array.dtype)
+                builder.store(builder.call(reader, [address, builder.sub(end, index)]), result)
         return builder.load(result)
 
     return lanes(array, types.intp, types.intp), emit
@@ -149,12 +184,13 @@ def store_until(typing, array, index, end, value):
 
     def emit(context, builder, signature, arguments):
         held, index, end, value = arguments
+        address = pointer(context, builder, array, held, index)
         with builder.if_else(_fits(builder, index, end), likely=True) as (whole, part):
             with whole:
-                write_vector(builder, pointer(context, builder, array, held, index), array.dtype, value)
-            with part, cgutils.for_range(builder, builder.sub(end, index)) as loop:
-                address = pointer(context, builder, array, held, builder.add(index, loop.index))
-                _write_one(builder, address, array.dtype, builder.extract_element(value, loop.index))
+                write_vector(builder, address, array.dtype, value)
+            with part:
+                writer = _part_writer(builder.module, array.dtype)
+                builder.call(writer, [address, builder.sub(end, index), value])
 
     return types.void(array, types.intp, types.intp, lanes), emit
 
@@ -225,3 +261,52 @@ def keep_bits(typing, value, bits):
         return builder.fmul(value, builder.uitofp(flags, VECTOR))
 
     return lanes(lanes, types.uint8), emit
+
+
+@intrinsic
+def maximum(typing, left, right):
+    """The larger of each lane; NaN wins."""
+
+    def emit(context, builder, signature, arguments):
+        return builder.call(vector_function(builder, "maximum", 2), arguments)
+
+    return lanes(lanes, lanes), emit
+
+
+@intrinsic
+def equal(typing, left, right):
+    """1 where left = right, else 0."""
+
+    def emit(context, builder, signature, arguments):
+        return builder.uitofp(builder.fcmp_ordered("==", *arguments), VECTOR)
+
+    return lanes(lanes, lanes), emit
+
+
+_SHORT = ir.IntType(16)
+_SHORTS = ir.VectorType(_SHORT, LANES)
+_PAIRS = ir.Constant(_SHORTS, [2 * lane for lane in range(LANES)])
+
+
+@intrinsic
+def pack_pairs(typing, value):
+    """The lanes, whole numbers from 0 to 3, in two bits each; the first lane lowest."""
+
+    def emit(context, builder, signature, arguments):
+        shifted = builder.shl(builder.fptoui(arguments[0], _SHORTS), _PAIRS)
+        kind = ir.FunctionType(_SHORT, [_SHORTS])
+        function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.vector.reduce.or.v{LANES}i16")
+        return builder.call(function, [shifted])
+
+    return types.uint16(lanes), emit
+
+
+@intrinsic
+def unpack_pairs(typing, bits):
+    """The lanes that pack_pairs packed."""
+
+    def emit(context, builder, signature, arguments):
+        shifted = builder.lshr(splat_vector(builder, arguments[0], _SHORTS), _PAIRS)
+        return builder.uitofp(builder.and_(shifted, ir.Constant(_SHORTS, [3] * LANES)), VECTOR)
+
+    return lanes(types.uint16), emit

@@ -18,7 +18,7 @@ def _cores() -> int:
 
 THREADS = min(8, _cores())
 
-kernel = numba.njit(nogil=True, cache=True, error_model="numpy")  # compiled when first called, then kept on disk
+kernel = numba.njit(nogil=True, cache=True, error_model="numpy", no_cfunc_wrapper=True, no_rewrites=True, _nrt=False)  # compiled when first called, then kept on disk
 
 
 @cache

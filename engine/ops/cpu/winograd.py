@@ -38,8 +38,19 @@ def _piece_tiles(inputs: int, outputs: int, at_least: int = STEP) -> int:
     return max(at_least, tiles // STEP * STEP)
 
 
+def _gradient_tiles(inputs: int, outputs: int) -> int:
+    """Larger pieces, since each one adds to all the sums, the more so where those do not fit the cache either."""
+    return _piece_tiles(inputs, outputs, 2 * STEP if PRODUCTS * inputs * outputs < PIECE_FLOATS else 4 * STEP)
+
+
+def _width(channels: int) -> int:
+    """Floats of a row of a plane: an odd number of cache lines where rows are long, so that a column of them fits the cache."""
+    width = rounded(channels)
+    return width + COLUMNS if width >= 128 and width // COLUMNS % 2 == 0 else width
+
+
 def _plane(tiles: int, channels: int) -> int:
-    return tiles * rounded(channels) + PLANE_GAP
+    return tiles * _width(channels) + PLANE_GAP
 
 
 @kernel
@@ -196,18 +207,21 @@ def _gradient_planes(grad, shape, across, down, first, last, planes, plane, widt
 
 
 @kernel
-def _correlate(source, source_shape, padding, weights, bias, out, out_shape, first, last, tiles, sources, products):
+def _correlate(
+    source, source_shape, padding, weights, bias, out, out_shape, first, last,
+    tiles, source_width, product_width, sources, products,
+):  # fmt: skip
     """Tiles first..last of the output, `tiles` at a time."""
     inputs, outputs = source_shape[3], out_shape[3]
     down, across = (out_shape[1] + 1) // 2, (out_shape[2] + 1) // 2
-    source_width, product_width = (inputs + 15) // 16 * 16, (outputs + 15) // 16 * 16
+    columns = (outputs + 15) // 16 * 16
     source_plane, product_plane = tiles * source_width + PLANE_GAP, tiles * product_width + PLANE_GAP
     for start in range(first, last, tiles):
         stop = min(start + tiles, last)
         _input_planes(source, source_shape, padding, across, down, start, stop, sources, source_plane, source_width)
         for p in range(16):
-            for n in range(0, product_width, 16):
-                panel = (p * product_width + n) * inputs
+            for n in range(0, columns, 16):
+                panel = (p * columns + n) * inputs
                 for row in range(0, stop - start, 6):
                     at = p * source_plane + row * source_width
                     to = p * product_plane + row * product_width + n
@@ -218,40 +232,43 @@ def _correlate(source, source_shape, padding, weights, bias, out, out_shape, fir
 
 
 @kernel
-def _accumulate(source, source_shape, padding, grad, grad_shape, first, last, tiles, sources, gradients, sums):
-    """sums[p][output][input] = over tiles first..last, gradient plane^T @ input plane."""
+def _accumulate(
+    source, source_shape, padding, grad, grad_shape, first, last,
+    tiles, source_width, grad_width, sources, gradients, sums,
+):  # fmt: skip
+    """sums[p][block of 16 inputs][output][input in block] = over tiles first..last, gradient plane^T @ input plane."""
     inputs, outputs = source_shape[3], grad_shape[3]
     down, across = (grad_shape[1] + 1) // 2, (grad_shape[2] + 1) // 2
-    source_width, grad_width = (inputs + 15) // 16 * 16, (outputs + 15) // 16 * 16
+    rows, columns = (outputs + 15) // 16 * 16, (inputs + 15) // 16 * 16
     source_plane, grad_plane = tiles * source_width + PLANE_GAP, tiles * grad_width + PLANE_GAP
     for start in range(first, last, tiles):
         stop = min(start + tiles, last)
         _input_planes(source, source_shape, padding, across, down, start, stop, sources, source_plane, source_width)
         _gradient_planes(grad, grad_shape, across, down, start, stop, gradients, grad_plane, grad_width)
         for p in range(16):
-            for n in range(0, source_width, 16):
+            for n in range(0, columns, 16):
                 for row in range(0, outputs, 4):
                     at = p * grad_plane + row
-                    to = (p * grad_width + row) * source_width + n
+                    to = (p * columns + n) * rows + row * 16
                     multiply_four(
                         gradients, at, 1, grad_width, sources, p * source_plane + n, source_width,
-                        sums, to, source_width, stop - start, start > first,
+                        sums, to, 16, stop - start, start > first,
                     )  # fmt: skip
 
 
 @kernel
 def _weight_gradient(sums, parts, part_size, inputs, outputs, first, last, weight_grad):
     """weight_grad += G^T (sums of all parts) G for outputs first..last."""
-    width, grad_width = (inputs + 15) // 16 * 16, (outputs + 15) // 16 * 16
-    plane = grad_width * width
+    rows, columns = (outputs + 15) // 16 * 16, (inputs + 15) // 16 * 16
+    plane = rows * columns
     half = splat(np.float32(0.5))
     for part in range(1, parts):
-        for p in range(16):
-            for at in range(p * plane + first * width, p * plane + last * width, LANES):
+        for block in range(0, 16 * columns, 16):
+            for at in range((block * rows + first * 16), block * rows + last * 16, LANES):
                 store(sums, at, load(sums, at) + load(sums, part * part_size + at))
     for o in range(first, last):
         for c in range(0, inputs, LANES):
-            here = o * width + c
+            here = (c // 16 * rows + o) * 16 + c % 16
             for a in range(4):
                 at = here + 4 * a * plane
                 outer = half * (load(sums, at + plane) + load(sums, at + 2 * plane))
@@ -315,18 +332,9 @@ def correlate(
 
     def compute(part: int) -> None:
         _correlate(
-            flat(source),
-            source.shape,
-            padding,
-            planes,
-            constant,
-            flat(out),
-            out.shape,
-            *ranges[part],
-            tiles,
-            sources[part],
-            products[part],
-        )
+            flat(source), source.shape, padding, planes, constant, flat(out), out.shape, *ranges[part],
+            tiles, _width(inputs), _width(outputs), sources[part], products[part],
+        )  # fmt: skip
 
     in_parallel(compute, len(ranges))
 
@@ -334,7 +342,7 @@ def correlate(
 def weight_gradient_workspace(source: Array, grad: Array) -> list[ArraySpec]:
     """For each thread the planes of a piece of inputs and gradients, and the sums of their products."""
     inputs, outputs = source.shape[3], grad.shape[3]
-    tiles = _piece_tiles(inputs, outputs, 2 * STEP)
+    tiles = _gradient_tiles(inputs, outputs)
     floats = np.dtype(np.float32)
     return [
         ArraySpec((THREADS, PRODUCTS * _plane(tiles, inputs)), floats),
@@ -347,22 +355,14 @@ def add_weight_gradient(source: Array, grad: Array, weight_grad: Array, *, paddi
     """weight_grad += d loss / d weight."""
     sources, gradients, sums = work
     inputs, outputs = source.shape[3], grad.shape[3]
-    tiles = _piece_tiles(inputs, outputs, 2 * STEP)
+    tiles = _gradient_tiles(inputs, outputs)
     ranges = shares(_tile_count(grad), step=STEP)
 
     def accumulate(part: int) -> None:
         _accumulate(
-            flat(source),
-            source.shape,
-            padding,
-            flat(grad),
-            grad.shape,
-            *ranges[part],
-            tiles,
-            sources[part],
-            gradients[part],
-            sums[part],
-        )
+            flat(source), source.shape, padding, flat(grad), grad.shape, *ranges[part],
+            tiles, _width(inputs), _width(outputs), sources[part], gradients[part], sums[part],
+        )  # fmt: skip
 
     in_parallel(accumulate, len(ranges))
     rows = shares(outputs, least=max(1, (1 << 14) // inputs))
