@@ -57,10 +57,11 @@ def _check(event: Mapping[str, Any]) -> tuple[str, str, str]:
 
 def _end(event: Mapping[str, Any]) -> tuple[str, str, str]:
     reason = str(event.get("reason", "ended"))
-    message = f": {event['message']}" if event.get("message") else ""
+    message = str(event.get("message") or "")
+    said = message if message.startswith(reason) else f"{reason}: {message}" if message else reason
     tests = [f"{key} {figure(value, key)}" for key, value in event.items() if key.startswith("test_")]
     paint = "error" if reason == "failed" else "success"
-    return "■", paint, "  ".join([f"{reason}{message}", *tests])
+    return "■", paint, "  ".join([said, *tests])
 
 
 _TELLERS = {

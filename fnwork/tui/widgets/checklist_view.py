@@ -26,7 +26,7 @@ class ChecklistView(Vertical):
     ChecklistView > OptionList, ChecklistView > OptionList:focus {
         height: auto; border: none; padding: 0; background: transparent; scrollbar-size-vertical: 1;
     }
-    ChecklistView > OptionList > .option-list--option-highlighted { background: $boost; text-style: none; }
+    ChecklistView > OptionList > .option-list--option-highlighted { background: $panel; text-style: none; }
     ChecklistView > OptionList:focus > .option-list--option-highlighted {
         background: $block-cursor-blurred-background; color: $foreground; text-style: none;
     }

@@ -56,6 +56,7 @@ class EventLog(OptionList):
             self._width = width
             shown, self._shown = self._shown, []
             self.show(shown)
+            self.call_after_refresh(self.scroll_end, animate=False)
 
     def _entry(self, event: Mapping[str, Any]) -> Option:
         """A line that is folded below its text, not below its time."""
@@ -72,10 +73,17 @@ class EventLog(OptionList):
 
 
 def _worth_telling(log: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """All but the checkpoints at each epoch's end, which go without saying."""
+    """All but what goes without saying: the checkpoints at each epoch's end, and a symptom that was never there."""
     at_end = None
+    alarmed: set[Any] = set()
     for event in log:
-        if event["kind"] == "epoch":
+        kind, symptom, state = event["kind"], str(event.get("symptom")), event.get("state")
+        if kind == "epoch":
             at_end = event.get("step")
-        if event["kind"] != "checkpoint" or event.get("step") != at_end:
-            yield event
+        if kind == "checkpoint" and event.get("step") == at_end:
+            continue
+        if kind == "check" and state not in ("watch", "firing") and symptom not in alarmed:
+            continue
+        if kind == "check":
+            alarmed.add(symptom)
+        yield event

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from rich.text import Text
 from textual.widget import Widget
 
@@ -50,31 +52,31 @@ class MemoryBar(Widget):
     def _legend_entry(self, category: str) -> Text:
         held = self._memory.categories.get(category)
         figure = "-" if held is None else f"{held / MIB:,.1f}"
-        paint = colour(self.app, category)
-        width = max(0, (self.content_size.width - 8) // self._per_line - 1)
-        entry = Text.assemble((f"■ {CATEGORY_LETTERS[category]} ", paint), f"{category:<11} {figure:>8}")
-        entry.truncate(width, pad=True)
-        return entry + Text(" ")
+        width = max(23, (self.content_size.width - 8) // self._per_line)
+        entry = Text.assemble(
+            (f"■ {CATEGORY_LETTERS[category]} ", colour(self.app, category)),
+            category.ljust(11),
+            figure.rjust(min(9, width - 16)),
+        )
+        entry.pad_right(width - entry.cell_len)
+        return entry
 
     def _bar_line(self) -> Text:
         memory, muted = self._memory, colour(self.app, "foreground-muted")
-        limit = memory.budget or max(memory.peak, memory.total, 1)
-        share = memory.total / limit
-        held = f"{memory.total / MIB:,.0f}"
-        near = bool(memory.budget) and share >= _NEAR
+        share = memory.total / memory.budget if memory.budget else 0.0
         of = f" of {memory.budget / MIB:,.0f} MiB" if memory.budget else " MiB"
         figures = Text.assemble(
-            (f"  {held:>7}", f"bold {colour(self.app, 'warning')}" if near else "bold"),
+            (f"  {memory.total / MIB:>7,.0f}", f"bold {colour(self.app, 'warning')}" if share >= _NEAR else "bold"),
             of,
             ("  peak ", muted),
             f"{memory.peak / MIB:>7,.0f}",
         )
-        if near:
+        if share >= _NEAR:
             figures.append("  near the budget!" if share <= 1 else "  over the budget!", colour(self.app, "error"))
-        bar = self._bar(max(1, self.content_size.width - 8 - figures.cell_len), limit)
+        bar = self._bar(max(1, self.content_size.width - 8 - figures.cell_len), *_scale(memory))
         return Text.assemble(("Memory  ", "bold"), bar, figures)
 
-    def _bar(self, width: int, limit: int) -> Text:
+    def _bar(self, width: int, limit: int, scale: str) -> Text:
         bar = Text()
         below = 0
         for category in CATEGORIES:
@@ -84,5 +86,16 @@ class MemoryBar(Widget):
             letter = CATEGORY_LETTERS[category] if stop - start > 1 else " "
             paint = f"{colour(self.app, 'background')} on {colour(self.app, category)}"
             bar.append(letter.ljust(stop - start)[: stop - start], paint)
-        bar.append("░" * (width - len(bar)), colour(self.app, "line"))
+        rest = width - len(bar)
+        bar.append("░" * rest if len(scale) >= rest else "░" * (rest - len(scale)), colour(self.app, "line"))
+        bar.append(scale if len(scale) < rest else "", colour(self.app, "foreground-muted"))
         return bar
+
+
+def _scale(memory: Memory) -> tuple[int, str]:
+    """The bytes at the bar's end, and what to say about it: a budget of which next to nothing is used shows nothing."""
+    most = max(memory.peak, memory.total, 1)
+    if memory.budget and most * 16 >= memory.budget:
+        return memory.budget, ""
+    limit = 2 ** math.ceil(math.log2(most * 1.2))
+    return limit, f" 0-{limit / MIB:,.0f} MiB" if limit >= MIB else ""
