@@ -11,7 +11,7 @@ from engine.data import DataSet, Part, Preprocessing
 from engine.layers import Builder, Layer, Pass
 from engine.learner import Learner
 from engine.memory import Memory
-from engine.ops import Operations
+from engine.ops import Operations, kernels_named
 from engine.recompute import Plan, keep_all
 from engine.settings import Settings
 
@@ -132,11 +132,13 @@ def learner(
     outputs: int = 3,
     *,
     dtype: Any = None,
+    kernels: str = "reference",
     **settings: Any,
 ) -> Learner:
     """A learner over a real ledger; `dtype` float64 makes all of it double precision."""
     chosen = Settings(**{"micro_batch": 8, **settings}, **({"parameter_dtype": np.dtype(dtype)} if dtype else {}))
-    return Learner(tables, input_shape, outputs, chosen, Operations(memory(budget=chosen.budget)))
+    operations = Operations(memory(budget=chosen.budget), kernels_named(kernels))
+    return Learner(tables, input_shape, outputs, chosen, operations)
 
 
 def window(

@@ -20,7 +20,7 @@ PRESETS = {
     "cnn8": ("cnn8", {"width": 0.05}, images(22, (8, 9, 2))),
     "res3": ("res3", {"width": 0.125, "blocks": 2}, images(22, (8, 9, 1))),
 }
-RECOMPUTE = ("none", "every:2", "auto")
+WINDOWS = ((1, "none"), (1, "auto"), (3, "every:2"), (3, "auto"))  # micro-batches in a window, recomputation
 
 
 def test_every_preset_is_among_them() -> None:
@@ -47,20 +47,27 @@ def tight(layers: list[dict], data: DataSet, settings: Settings) -> Settings:
     return replace(settings, budget=(most + least) // 2 if least < most else most)
 
 
-@pytest.mark.parametrize("recompute", RECOMPUTE)
-@pytest.mark.parametrize("accumulate", [1, 3])
-@pytest.mark.parametrize("mode", ["fp32", "mixed"])
+@pytest.mark.parametrize(("accumulate", "recompute"), WINDOWS)
+@pytest.mark.parametrize(("mode", "kernels"), [("fp32", "reference"), ("fp32", "cpu"), ("mixed", "cpu")])
 @pytest.mark.parametrize("name", PRESETS)
 def test_forecast_is_the_ledger_s_peak(
-    small_scratch: None, name: str, mode: str, accumulate: int, recompute: str
+    small_scratch: None,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    mode: str,
+    kernels: str,
+    accumulate: int,
+    recompute: str,
 ) -> None:
     """22 samples by 4, so that the last micro-batch holds 2; an epoch with its validation, then once more."""
+    monkeypatch.setattr("engine.forecast.COMPILE_WORTH", 0 if kernels == "cpu" else 1e18)
     preset, options, data = PRESETS[name]
     layers = zoo.layers(preset, options)
     settings = Settings(epochs=1, micro_batch=4, accumulate=accumulate, mode=mode, loss_scale=256, recompute=recompute)
     if recompute == "auto":
         settings = tight(layers, data, settings)
     trainer = Trainer(layers, data, settings, device="cpu")
+    assert trainer.forecast.kernels == kernels
     live = []
     for event in trainer.run():
         if event.kind == "step":
@@ -100,7 +107,7 @@ def test_forecast_of_fewer_samples_than_a_micro_batch() -> None:
 
 def test_forecast_with_layers_of_both_precisions(small_scratch: None) -> None:
     layers = zoo.layers("cnn8", {"width": 0.05})
-    data = images(12)
+    data = images(6, (8, 8, 1))
     for names in (("conv1",), ("batch_norm3", "max_pool1"), ("linear1", "global_average1")):
         settings = Settings(epochs=1, micro_batch=4, mode="mixed", keep_fp32=names, recompute="every:2", loss_scale=64)
         trainer = Trainer(layers, data, settings, device="cpu")

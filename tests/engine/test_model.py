@@ -42,8 +42,10 @@ FIRST = {
 }
 
 
-@pytest.mark.parametrize("name", FIRST)
-@pytest.mark.parametrize("loss", ["cross-entropy", "mse", "huber"])
+@pytest.mark.parametrize(
+    ("name", "loss"),
+    [*((name, "cross-entropy") for name in FIRST), ("linear", "mse"), ("linear", "huber"), ("conv", "huber")],
+)
 def test_gradients_of_whole_networks(name: str, loss: str) -> None:
     """Every parameter's gradient through chain, loss and a window of two micro-batches of 3 and 2 samples."""
     shape, tables = FIRST[name]
