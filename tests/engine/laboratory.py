@@ -1,4 +1,4 @@
-"""What the engine's tests share: one layer or one learner over a real ledger, small data sets, and the gradient check."""
+"""What the engine's tests share: a layer or a learner over a real ledger, small data sets, and the gradient check."""
 
 from __future__ import annotations
 

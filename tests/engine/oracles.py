@@ -1,4 +1,4 @@
-"""Each operation as loops over its elements in double precision, written from its definition and for nothing but clarity."""
+"""Each operation as loops over its elements in double precision, from its definition and for nothing but clarity."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def convolve(
     x: np.ndarray, weight: np.ndarray, bias: np.ndarray | None, out_shape: tuple, stride: int, padding: int
 ) -> np.ndarray:
     out = np.zeros(out_shape)
-    outputs, kernel, _, inputs = weight.shape
+    _, kernel, _, inputs = weight.shape
     for n, i, j, o in places(*out_shape):
         out[n, i, j, o] = 0.0 if bias is None else bias[o]
         for a, b, c in places(kernel, kernel, inputs):
@@ -36,7 +36,7 @@ def convolve_gradients(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """By x, by the weights, by the bias."""
     dx, dw, db = np.zeros(x.shape), np.zeros(weight.shape), np.zeros(len(weight))
-    outputs, kernel, _, inputs = weight.shape
+    _, kernel, _, inputs = weight.shape
     for n, i, j, o in places(*grad.shape):
         db[o] += grad[n, i, j, o]
         for a, b, c in places(kernel, kernel, inputs):
@@ -93,7 +93,7 @@ def batch_norm(
 def batch_norm_gradients(
     rows: np.ndarray, inv_std: np.ndarray, mean: np.ndarray, gamma: np.ndarray, grad: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """By the rows, gamma and beta, of the norm alone: d y_r / d x_s taken apart into the three ways that x_s acts on y_r."""
+    """By the rows, gamma and beta: d y_r / d x_q taken apart into the three ways that x_q acts on y_r."""
     count, channels = rows.shape
     dx, dgamma, dbeta = np.zeros(rows.shape), np.zeros(channels), np.zeros(channels)
     for c in range(channels):

@@ -152,7 +152,7 @@ def test_gradients_are_added_to_those_of_earlier_micro_batches(name: str) -> Non
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(("inputs", "outputs"), [("f2", "f2"), ("f4", "f2"), ("f2", "f4")])
 def test_half_precision_storage_is_close(case: str, inputs: str, outputs: str) -> None:
-    """The same pass with values stored in half precision, and where a layer kept in single precision meets its neighbours."""
+    """The same pass in half precision, and where a layer kept in single precision meets its neighbours."""
     make, input_shape, batch = CASES[case]
     exact = Lab(make(), input_shape)
     half = Lab(make(), input_shape, np.dtype(outputs), input_dtype=np.dtype(inputs))

@@ -208,7 +208,7 @@ def test_global_average(operations: Operations, dtype: str) -> None:
 
 
 def test_global_average_of_large_half_precision_images(operations: Operations) -> None:
-    """The number of pixels, 65,536, and the sum of the values are beyond half precision; the mean and its gradient are not."""
+    """The number of pixels, 65,536, and the sum are beyond half precision; the mean and its gradient are not."""
     x = np.full((1, 256, 256, 1), 2.0, np.float16)
     out = nothing((1, 1), "f2")
     operations.global_average(x, out)

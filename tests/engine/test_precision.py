@@ -170,7 +170,7 @@ def test_single_precision_stops_after_a_few_skips_in_a_row() -> None:
 
 
 def test_skipped_windows_move_neither_updates_nor_rate_nor_metrics() -> None:
-    """A scale far too large at first: the rate of the first update waits, and the epoch's loss is that of the others."""
+    """A scale far too large at first: the first update's rate waits, and the epoch's loss is that of the others."""
     layers = [{"type": "conv", "out": 3}, {"type": "batch_norm"}, {"type": "relu"}]
     layers += [{"type": "global_average"}, {"type": "linear"}]
     settings = Settings(

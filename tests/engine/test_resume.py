@@ -1,4 +1,4 @@
-"""Exact resume through a file: n + m updates equal n, save, load, m, bit for bit; and files that are not a checkpoint."""
+"""Exact resume: n + m updates equal n, save to a file, load, m, bit for bit; and files that are no checkpoint."""
 
 from __future__ import annotations
 
@@ -250,11 +250,11 @@ def test_damaged_files_are_refused_by_name(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for length in {0, 1, 7, 8, 9, 100, *range(0, len(whole), 997), len(whole) - 1}:
         path.write_bytes(whole[:length])
-        with pytest.raises(InputError, match="last.safetensors"):
+        with pytest.raises(InputError, match=r"last\.safetensors"):
             state.load(path)
     for content in (b"not a checkpoint at all", whole[8:], whole.replace(b"fnwork-1", b"fnwork-9"), whole + b"more"):
         path.write_bytes(content)
-        with pytest.raises(InputError, match="last.safetensors"):
+        with pytest.raises(InputError, match=r"last\.safetensors"):
             state.load(path)
     safetensors.numpy.save_file({"a": np.zeros(2)}, path)
     with pytest.raises(InputError, match="not a checkpoint"):

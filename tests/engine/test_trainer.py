@@ -1,6 +1,7 @@
 """Training as an iterator of events: their order and values, its ends, and what can be asked of it afterwards."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -71,7 +72,7 @@ def test_the_order_of_events() -> None:
     events = list(Trainer(ROW_LAYERS, table(22), Settings(epochs=2, micro_batch=8), "cpu").run())
     told = [event.kind for event in events if event.kind != "memory"]
     assert told == ["start", *["step"] * 3, "epoch", *["step"] * 3, "epoch", "end"]
-    assert all(later.t >= earlier.t >= 0 for earlier, later in zip(events, events[1:], strict=False))
+    assert all(later.t >= earlier.t >= 0 for earlier, later in pairwise(events))
     start, end = events[0].values, events[-1].values
     assert (start["train_samples"], start["validation_samples"], start["test_samples"]) == (22, 12, 6)
     assert end["reason"] == "finished"
@@ -87,7 +88,7 @@ def test_the_order_of_events() -> None:
 @pytest.mark.parametrize("accumulate", [1, 3])
 @pytest.mark.parametrize("task", ["classification", "regression"])
 def test_train_results_are_means_over_samples(task: str, accumulate: int) -> None:
-    """With a rate of 0 the network stands still: the epoch's train loss, in pieces of 8, 8 and 6, is that of the part."""
+    """With a rate of 0 the network stands still: the epoch's results, from 8, 8 and 6 samples, are the part's."""
     settings = Settings(
         epochs=1,
         micro_batch=8,
