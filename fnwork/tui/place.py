@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, ClassVar, cast
 from textual.app import ComposeResult
 from textual.screen import Screen
 from textual.widget import Widget
-from textual.widgets import Footer
 
 from fnwork.tui.keys import Owner, Place
+from fnwork.tui.widgets.key_bar import KeyBar
 from fnwork.tui.widgets.top_bar import TopBar
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class PlaceScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield TopBar(self.TAB or cast(Place, self.PLACE))
         yield from self.compose_place()
-        yield Footer(show_command_palette=False)
+        yield KeyBar()
 
     def compose_place(self) -> Iterable[Widget]:
         """The widgets between the bar on top and the footer."""

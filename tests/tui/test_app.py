@@ -350,3 +350,11 @@ async def test_every_theme_has_the_colours_that_are_used(experiments: Path, name
         await pilot.press("down", "down", "question_mark", "escape")
         await until(pilot, lambda: len(edit(app).editor.problems) == 3)
         await sees(pilot, "wrong")
+
+
+async def test_a_click_on_the_line_of_keys_presses_the_key(experiments: Path) -> None:
+    app = FnworkApp(experiments)
+    async with app.run_test(size=(100, 40)) as pilot:
+        line = shown(app).splitlines()[-1]
+        await pilot.click(offset=(line.index("Help"), 39))
+        await until(pilot, lambda: isinstance(app.screen, Help))
