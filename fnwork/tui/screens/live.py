@@ -30,7 +30,7 @@ from fnwork.tui.widgets.memory_history import MemoryHistory
 from fnwork.tui.widgets.plot_axis import Axis
 from fnwork.tui.widgets.run_header import RunHeader
 
-TICK = 0.2
+TICK = 0.25
 """Seconds between two looks into the run's folder."""
 
 CHARTS = ("loss", "metric", "memory-history", "rate")

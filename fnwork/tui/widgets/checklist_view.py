@@ -60,7 +60,7 @@ class ChecklistView(Vertical):
             options.highlighted = 0 if self._checks else None
         else:
             for index, (before, now) in enumerate(zip(old, self._checks, strict=True)):
-                if before != now:
+                if (before.title, before.state) != (now.title, now.state):
                     options.replace_option_prompt_at_index(index, self._line(now))
         self._show_chosen()
 
@@ -69,7 +69,10 @@ class ChecklistView(Vertical):
 
     def _show_chosen(self) -> None:
         chosen = self.chosen
-        self.query_one(Static).update(details(chosen, colour(self.app, "foreground-muted")) if chosen else "")
+        text = details(chosen, colour(self.app, "foreground-muted")) if chosen else Text()
+        place = self.query_one(Static)
+        height = len(text.wrap(self.app.console, max(1, place.content_size.width)))
+        place.update(text, layout=height != place.content_size.height)  # a new layout draws the whole screen anew
 
     def on_resize(self) -> None:
         options = self.query_one(OptionList)

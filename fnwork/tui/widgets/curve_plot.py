@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from rich.segment import Segment
 from rich.style import Style
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
@@ -54,12 +54,19 @@ class Picture:
 
 @dataclass
 class _Drawn:
-    """A picture drawn for one size: the canvas, ticks by row, and what has to be said."""
+    """A picture drawn for one size: the canvas, ticks by row, the x axis, and what has to be said."""
 
     canvas: Canvas
     styles: list[str]
     y_ticks: dict[int, str]
+    x_axis: Axis
     remarks: list[str] = field(default_factory=list)
+
+    def rows_that_differ(self, other: _Drawn) -> list[int] | None:
+        """The rows of the canvas that look different, when nothing else but the title does; None otherwise."""
+        if (self.styles, self.y_ticks, self.x_axis) != (other.styles, other.y_ticks, other.x_axis):
+            return None
+        return self.canvas.rows_that_differ(other.canvas)
 
 
 class CurvePlot(Widget):
@@ -98,20 +105,29 @@ class CurvePlot(Widget):
         super().__init__(id=id, classes=classes)
         self.picture = Picture(title)
         self._drawn: tuple[Size, _Drawn] | None = None
+        self._title: list[tuple[str, Style]] | None = None
 
     def show(self, picture: Picture) -> None:
-        """Draw a picture from now on."""
+        """Draw a picture from now on. What looks as before is not sent to the terminal again."""
+        before, self._drawn = self._drawn, None
+        title_before, self._title = self._title, None
         self.picture = picture
-        self.border_title = picture.title
-        self._drawn = None
-        self.refresh()
+        if self.border_title != picture.title:  # setting it draws everything anew
+            self.border_title = picture.title
+        rows = before[1].rows_that_differ(self._picture_drawn()) if before and before[0] == self.content_size else None
+        if rows is None:
+            self.refresh()
+            return
+        lines = [0] if title_before != self._title_line() else []
+        if lines := [*lines, *(row + 1 for row in rows)]:
+            self.refresh(*(Region(0, line, self.content_size.width, 1) for line in lines))
 
     def watch_log(self) -> None:
-        self._drawn = None
+        self._drawn = self._title = None
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
-        self._drawn = None
+        self._drawn = self._title = None
 
     def run_colour(self, index: int) -> str:
         """The colour of a run's curve in a comparison."""
@@ -126,7 +142,7 @@ class CurvePlot(Widget):
     def render_line(self, y: int) -> Strip:
         width, height = self.content_size
         if y == 0:
-            pieces = self._title_line(width)
+            pieces = self._title_line()
         elif y >= height - 1 or width <= GUTTER:
             pieces = self._x_axis_line(width) if y == height - 1 else []
         else:
@@ -136,7 +152,12 @@ class CurvePlot(Widget):
 
     # --- the three kinds of lines ---
 
-    def _title_line(self, width: int) -> list[tuple[str, Style]]:
+    def _title_line(self) -> list[tuple[str, Style]]:
+        if self._title is None:
+            self._title = self._build_title()
+        return self._title
+
+    def _build_title(self) -> list[tuple[str, Style]]:
         picture = self.picture
         framed = bool(self.styles.border_top[0])  # then the frame has the title
         pieces = [
@@ -207,6 +228,7 @@ def draw(picture: Picture, columns: int, rows: int, *, log: bool) -> _Drawn:
         canvas,
         [curve.style for curve in picture.curves],
         _y_ticks(y_axis, rows, percent=picture.percent),
+        x_axis,
         _remarks(picture.curves, views, log=log),
     )
 

@@ -40,14 +40,16 @@ class EventLog(OptionList):
     def show(self, log: Sequence[Mapping[str, Any]]) -> None:
         """Show these events; those that are shown already stay."""
         newest = list(_worth_telling(log[-_MOST:]))
+        if newest == self._shown:
+            return
         follow = self.scroll_offset.y >= self.max_scroll_y - 1
         if self._shown and newest[: len(self._shown)] == self._shown:
             self.add_options([self._entry(event) for event in newest[len(self._shown) :]])
         else:
             self.clear_options()
             self.add_options([self._entry(event) for event in newest])
-        moved, self._shown = newest != self._shown, newest
-        if follow and moved:
+        self._shown = newest
+        if follow:
             self.call_after_refresh(self.scroll_end, animate=False)
 
     def on_resize(self) -> None:

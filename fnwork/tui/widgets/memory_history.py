@@ -29,6 +29,7 @@ class MemoryHistory(Widget):
         self._picture = Picture("Memory")
         self._x = np.empty(0)
         self._held = np.empty((len(CATEGORIES), 0))
+        self._budget = 0
         self._top = 1.0
 
     def show(self, picture: Picture, x: Floats, held: Floats, budget: int) -> None:
@@ -36,8 +37,11 @@ class MemoryHistory(Widget):
 
         The upper end is the budget once half of it is used.
         """
-        self._picture, self._x, self._held = picture, x, np.nan_to_num(held)
-        self.border_title = picture.title
+        if (self._picture.x_axis, self._x.size, self._budget) == (picture.x_axis, x.size, budget) and x.size:
+            return
+        self._picture, self._x, self._held, self._budget = picture, x, np.nan_to_num(held), budget
+        if self.border_title != picture.title:  # setting it draws everything anew
+            self.border_title = picture.title
         most = float(self._held.sum(axis=0).max(initial=0.0))
         if budget / 2 < most <= budget:
             self._top = budget / MIB

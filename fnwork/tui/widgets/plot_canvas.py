@@ -43,6 +43,12 @@ class Canvas:
             self._glyphs[row, column] = character
             self._style[row, column] = style
 
+    def rows_that_differ(self, other: Canvas) -> list[int]:
+        """The rows that look different on another canvas of the same size."""
+        cells = (self._dots != other._dots) | (self._style != other._style)
+        glyphs = {row for row, _ in dict(self._glyphs.items() ^ other._glyphs.items())}
+        return sorted(glyphs.union(np.flatnonzero(cells.any(axis=1)).tolist()))
+
     def runs(self, row: int) -> list[tuple[str, int]]:
         """One row, from the top, as (text, style) pieces that together are `columns` wide."""
         characters = [chr(0x2800 + int(bits)) if bits else " " for bits in self._dots[row]]
