@@ -170,3 +170,14 @@ def test_the_data_set_counts_where_it_shares_the_device_s_memory() -> None:
     )
     assert with_data.peak["data"] - without.peak["data"] == data.nbytes
     np.testing.assert_equal(with_data.reserved - without.reserved, data.nbytes)
+
+
+def test_work_and_calls_are_those_of_a_micro_batch() -> None:
+    layers, data = zoo.layers("mlp", {"hidden": 8}), table(64)
+    made = [
+        forecast(layers, data.input_shape, data.outputs, Settings(micro_batch=8, accumulate=accumulate, lr=0.1))
+        for accumulate in (2, 3, 9)
+    ]
+    assert len({(one.work, one.calls) for one in made}) == 1
+    single = forecast(layers, data.input_shape, data.outputs, Settings(micro_batch=8))
+    assert made[0].work < single.work < 2 * made[0].work

@@ -228,6 +228,19 @@ def test_equal_seeds_give_equal_runs_and_others_do_not() -> None:
     assert losses[0] == losses[1] != losses[2]
 
 
+def test_draws_are_keyed_by_seed_epoch_and_place_in_the_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = Trainer(ROW_LAYERS, table(22), Settings(epochs=2, micro_batch=8, accumulate=2, seed=9), "cpu")
+    accumulate, seen = trainer._learner.accumulate, []
+
+    def record(*arguments: object) -> None:
+        seen.append(arguments[-1])
+        accumulate(*arguments)
+
+    monkeypatch.setattr(trainer._learner, "accumulate", record)
+    list(trainer.run())
+    assert seen == [(9, epoch, micro) for epoch in (1, 2) for micro in range(3)]
+
+
 def test_the_ledger_is_flat_from_epoch_to_epoch_and_takes_no_new_memory() -> None:
     data = images(20)
     trainer = Trainer(zoo.layers("res3", {"width": 0.1, "blocks": 1}), data, Settings(epochs=4, micro_batch=8), "cpu")
