@@ -28,6 +28,11 @@ class Feed:
         """Seconds spent waiting for training batches so far."""
         return self._train.waited
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether other batches were asked for since the training ones, which then have to be begun again."""
+        return self._current is not self._train
+
     def training(self, epoch: int, start: int) -> Iterator[Batch]:
         """Batches of the train part in the epoch's order, augmented, from micro-batch `start` on."""
         return self._begin(self._train, epoch, start)

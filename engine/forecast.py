@@ -19,7 +19,7 @@ CPU_ALIGNMENT = 64
 
 
 MOST_PLANS = 16  # plans that are forecast before regular ones have to do
-COMPILE_WORTH = 2e12  # work of a whole run, about a minute of the reference, from which compiling kernels pays
+COMPILE_WORTH = 2e11  # work of an epoch, some seconds of the reference, from which compiling kernels pays
 
 
 @dataclass(frozen=True)
@@ -98,11 +98,8 @@ def forecast(
 
 
 def _pays_to_compile(made: Forecast, settings: Settings, samples: int) -> bool:
-    """Half precision always, since NumPy's casts are slow; otherwise when the run is long enough."""
-    batches = -(-samples // settings.micro_batch) * settings.epochs
-    if settings.limit_windows:
-        batches = min(batches, settings.limit_windows * settings.accumulate)
-    return settings.mode == "mixed" or made.work * batches > COMPILE_WORTH
+    """Half precision always, since NumPy's casts are slow; otherwise when an epoch is long enough."""
+    return settings.mode == "mixed" or made.work * -(-samples // settings.micro_batch) > COMPILE_WORTH
 
 
 def _run(request: _Request, plan: Plan | str) -> Forecast:

@@ -199,6 +199,7 @@ def _make_layers(
         raise InvalidLayer(0, "the model has no layers")
     layers: list[Layer] = []
     counts: dict[str, int] = {}
+    merged: list[str] = []
     shape, dtype = tuple(input_shape), builder.activation_dtype
     for index, table in enumerate(tables):
         layer = _construct(index, table)
@@ -209,6 +210,9 @@ def _make_layers(
             raise InvalidLayer(index, f"the name {layer.name!r} is taken by an earlier layer")
         if isinstance(layer, ReLU) and layers and isinstance(layers[-1], BatchNorm) and not layers[-1].relu:
             layers[-1].relu = True
+            merged.append(layer.name)
+            if layer.name in keep_fp32:
+                dtype = layers[-1].dtype = builder.parameter_dtype
             continue
         layer.input_shape, layer.input_dtype = shape, dtype
         layer.dtype = builder.parameter_dtype if layer.name in keep_fp32 else builder.activation_dtype
@@ -225,7 +229,7 @@ def _make_layers(
         )
     if not builder.parameters:
         raise InvalidLayer(0, "the network has nothing to train: it needs a layer with weights, such as linear or conv")
-    _check_names(keep_fp32, [layer.name for layer in layers])
+    _check_names(keep_fp32, [*(layer.name for layer in layers), *merged])
     for layer in layers:
         layer.needs_input_gradient = False
         if any(parameter.name.startswith(f"{layer.name}.") for parameter in builder.parameters):

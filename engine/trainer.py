@@ -148,6 +148,8 @@ class Trainer:
         batches = feed.training(progress.epoch, progress.micro)
         last_memory = time.monotonic()
         while progress.micro * settings.micro_batch < len(self.data.train):
+            if feed.interrupted:
+                batches = feed.training(progress.epoch, progress.micro)
             began, waited = time.monotonic(), feed.waited
             left = len(self.data.train) - progress.micro * settings.micro_batch
             samples = min(settings.micro_batch * settings.accumulate, left)
