@@ -299,3 +299,14 @@ async def test_resizing_to_almost_nothing_and_back(experiments: Path) -> None:
             await pilot.resize_terminal(*size)
             await pilot.press("tab", "down", "x", "question_mark", "escape")
         await sees(pilot, "fashion-cnn")
+
+
+async def test_lines_that_are_kept_look_as_if_drawn_anew(experiments: Path) -> None:
+    app = FnworkApp(experiments)
+    async with app.run_test() as pilot:
+        editor = edit(app).editor
+        for keys_pressed in (("e",), ('"', '"', '"'), ("enter",), ("down", "shift+down", "x"), ("ctrl+z",)):
+            await pilot.press(*keys_pressed)
+            kept = [editor.render_line(y) for y in range(editor.size.height)]
+            editor.notify_style_update()
+            assert kept == [editor.render_line(y) for y in range(editor.size.height)], keys_pressed

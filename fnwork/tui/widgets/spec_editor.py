@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 from textual.document._document import Document as TextDocument
-from textual.geometry import Offset
+from textual.geometry import Offset, Region
 from textual.strip import Strip
 from textual.widgets import TextArea
 from textual.widgets.text_area import TextAreaTheme
@@ -43,6 +43,10 @@ _HIGHLIGHTS = """
 """
 
 
+KEPT_LINES = 2000
+"""Lines of the screen that are kept as they were drawn."""
+
+
 def as_shown(text: str) -> str:
     """The text as the editor gives it back unchanged (line ends of one kind)."""
     return TextDocument(text).text
@@ -52,6 +56,8 @@ class SpecEditor(TextArea):
     """A text area for TOML; `problems` are marked in the gutter and underlined."""
 
     def __init__(self, id: str | None = None) -> None:
+        self._drawn: dict[Hashable, Strip] = {}
+        self._height = 0
         super().__init__("", id=id, soft_wrap=True, show_line_numbers=True, tab_behavior="focus", compact=True)
         self.update_highlight_query("toml", _HIGHLIGHTS)
         self.language = "toml"
@@ -92,12 +98,45 @@ class SpecEditor(TextArea):
                 line.stylize(mark, start, start + _word_length(raw[start:]))
         return line
 
+    def notify_style_update(self) -> None:
+        self._drawn.clear()
+        super().notify_style_update()
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        self._height = self.wrapped_document.height
+        if len(self._drawn) > KEPT_LINES:
+            self._drawn.clear()
+        return super().render_lines(crop)
+
     def render_line(self, y: int) -> Strip:
-        strip = super().render_line(y)
+        """One line of the screen; those that look as before are kept, where a text area draws all anew at every key."""
         row = self.scroll_offset.y + y
-        if row >= self.wrapped_document.height:
-            return strip
+        if row >= self._height:
+            return super().render_line(y)
         line, column = self.wrapped_document.offset_to_location(Offset(0, row))
+        if self._is_touched(line):
+            return self._marked(super().render_line(y), line, column)
+        looks = (
+            self.document.get_line(line),
+            line,
+            column,
+            tuple(self._highlights[line]),
+            self.size,
+            self.scroll_offset.x,
+        )
+        strip = self._drawn.get((*looks, self.gutter_width))
+        if strip is None:
+            strip = self._drawn[(*looks, self.gutter_width)] = self._marked(super().render_line(y), line, column)
+        return strip
+
+    def _is_touched(self, line: int) -> bool:
+        """Whether cursor, selection or a matching bracket are on the line."""
+        first, last = sorted((self.selection.start[0], self.selection.end[0]))
+        bracket = self.matching_bracket_location
+        return first <= line <= last or (bracket is not None and bracket[0] == line)
+
+    def _marked(self, strip: Strip, line: int, column: int) -> Strip:
+        """The line with a mark beside its number if it has a problem."""
         if column or not any(problem.line == line + 1 for problem in self.problems):
             return strip
         width = self.gutter_width
