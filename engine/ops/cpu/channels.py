@@ -1,8 +1,8 @@
 """Batch norm's passes over (rows, channels), and sums over rows.
 
-Arrays are gone through as flat memory with a period: a whole number of rows whose length is a multiple of LANES, so that one loop
-serves any number of channels and a mask splits at whole bytes. What belongs to channels is repeated over a period. Sums
-are kept in float32 for a block of periods and in float64 beyond.
+Arrays are gone through as flat memory with a period: a whole number of rows whose length is a multiple of LANES, so
+that one loop serves any number of channels and a mask splits at whole bytes. What belongs to channels is repeated over a
+period. Sums are kept in float32 for a block of periods and in float64 beyond.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def normalise(x, slope, offset, skip, adds_skip, relu, mask, keeps_mask, out, fi
 
 @kernel
 def gradient_sums(x, mean, slope, offset, grad, relu, mask, has_mask, first, last, block, total):
-    """grad becomes that before the ReLU; total = its sums, and those of its product with x - mean, by place in the period."""
+    """grad becomes that before the ReLU; total = the sums of it and of grad * (x - mean), by place in the period."""
     length = total.size // 2
     block[:] = 0
     total[:] = 0

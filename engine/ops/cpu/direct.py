@@ -1,7 +1,7 @@
 """Convolution of any kernel and stride, one image row at a time, without laying out columns.
 
-A padded row of float32 holds what `kernel` neighbouring positions need side by side, so the rows of the matrix product overlap in
-memory: position x begins at x * stride * channels. Each of the kernel's rows adds one product.
+A padded row of float32 holds what `kernel` neighbouring positions need side by side, so the rows of the matrix product
+overlap in memory: position x begins at x * stride * channels. Each of the kernel's rows adds one product.
 
 `wide` below is kernel * channels. Weights are panels [kernel row][block of 16 columns][row][column in block].
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.memory import Array, ArraySpec
-from engine.ops.cpu.lanes import LANES, load, load_until, splat, store, store_until
+from engine.ops.cpu.lanes import LANES, load, load_until, splat, store_until
 from engine.ops.cpu.product import COLUMNS, multiply_four, multiply_six
 from engine.ops.cpu.storage import NOTHING, flat
 from engine.ops.cpu.threads import THREADS, in_parallel, kernel, shares
@@ -24,7 +24,7 @@ def _rounded(size: int, step: int) -> int:
 
 
 def _line(columns: int, width: int, channels: int, kernel: int, stride: int, padding: int) -> int:
-    """Floats of a padded image row for `columns` positions, with room for what the last block of columns reads beyond."""
+    """Floats of a padded image row for `columns` positions, and for what the last block of columns reads beyond."""
     positions = _rounded(columns, ROWS) * stride
     return max(positions + kernel, width + padding) * channels + COLUMNS
 
@@ -73,7 +73,7 @@ def _forward_rows(
 def _input_gradient_rows(
     grad, grad_shape, size, stride, padding, weights, out, out_shape, first, last, line, gradients
 ):
-    """Rows first..last of the gradient by the input: each kernel row adds the gradients of the output row it was part of."""
+    """Rows first..last of the gradient by the input: each kernel row adds the part of one row of `grad`."""
     _, grad_height, grad_width, outputs = grad_shape
     _, height, width, inputs = out_shape
     wide = size * inputs
@@ -132,7 +132,7 @@ def _weight_gradient_rows(
 
 def _pack(matrices: Array, panels: Array) -> None:
     """Matrices (kernel row, rows, columns) as panels; the columns beyond are 0."""
-    count, rows, columns = matrices.shape
+    count, rows, _ = matrices.shape
     panels = panels.reshape(count, -1, rows, COLUMNS)
     for block in range(panels.shape[1]):
         part = matrices[:, :, block * COLUMNS : (block + 1) * COLUMNS]

@@ -1,7 +1,8 @@
-"""Eight float32 numbers at a time inside compiled kernels: loading and storing them as float32 or float16, and arithmetic.
+"""Eight float32 numbers at a time inside compiled kernels: loads and stores as float32 or float16, and arithmetic.
 
-Kernels see arrays as flat memory of float32, or of uint16 that holds the bits of float16; what they compute with is always
-float32. Written out as vectors because the compiler does not find them by itself in loops over channels with several sums.
+Kernels see arrays as flat memory of float32, or of uint16 that holds the bits of float16; what they compute with is
+always float32. Written out as vectors because the compiler does not find them by itself in loops over channels with
+several sums.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ def _fits(builder, index, end):
 
 
 def _part_reader(module, dtype):
-    """A function that reads fewer than eight elements; kept out of line because it runs once a pass and would swell every loop."""
+    """A function that reads fewer than eight elements; out of line, since it runs once a pass and swells a loop."""
     address = ir.IntType(dtype.bitwidth).as_pointer() if dtype != types.float32 else _FLOAT.as_pointer()
     kind = ir.FunctionType(VECTOR, [address, _SIZE])
     function = cgutils.get_or_insert_function(module, kind, f"fnwork_read_part_{dtype}")

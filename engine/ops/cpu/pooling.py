@@ -87,9 +87,7 @@ def max_pool(x: Array, out: Array, positions: Array | None, *, size: int, work: 
     bits = NO_BITS if positions is None else positions.reshape(-1)
 
     def compute(part: int) -> None:
-        _max_pool(
-            flat(x), x.shape[2], flat(out), out.shape, bits, positions is not None, *ranges[part], _unused(x)
-        )
+        _max_pool(flat(x), x.shape[2], flat(out), out.shape, bits, positions is not None, *ranges[part], _unused(x))
 
     in_parallel(compute, len(ranges))
 
@@ -142,9 +140,9 @@ def global_average(x: Array, out: Array, *, work: list[Array]) -> None:
 def _global_average_backward(grad, places, channels, out, first, last):
     factor = splat(np.float32(1 / places))
     for image in range(first, last):
-        for c in range(0, channels, LANES):
-            share = load_until(grad, image * channels + c, (image + 1) * channels) * factor
-            for place in range(image * places, (image + 1) * places):
+        for place in range(image * places, (image + 1) * places):
+            for c in range(0, channels, LANES):
+                share = load_until(grad, image * channels + c, (image + 1) * channels) * factor
                 store_until(out, place * channels + c, (place + 1) * channels, share)
 
 

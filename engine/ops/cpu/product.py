@@ -12,7 +12,7 @@ COLUMNS = 2 * LANES
 
 
 def _tile(rows: int):
-    """The product for `rows` rows of the result: 2 * rows sums, 2 columns and 1 factor must fit the 16 vector registers."""
+    """The product for `rows` rows of the result: 2 * rows sums, 2 columns and 1 factor fit 16 vector registers."""
 
     @intrinsic
     def multiply(typing, a, a_at, a_row, a_step, b, b_at, b_step, c, c_at, c_row, depth, add):

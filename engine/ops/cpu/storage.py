@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import platform
-
-import llvmlite.binding
 import numpy as np
+from numba.core.registry import cpu_target
 
 from engine.memory import Array
 
@@ -14,10 +12,12 @@ NO_BITS = np.zeros(0, np.uint8)
 
 
 def _converts_halves() -> bool:
-    """Whether this processor converts float16 itself; elsewhere the compiler would call a function that may not exist."""
-    if platform.machine().lower() in ("arm64", "aarch64"):
-        return True
-    return bool(llvmlite.binding.get_host_cpu_features().get("f16c", False))
+    """Whether the processor that kernels are compiled for converts float16 itself.
+
+    Elsewhere the compiler would call a function that is not there, and the process would crash.
+    """
+    triple, _, features = cpu_target.target_context.codegen().magic_tuple()
+    return triple.startswith(("aarch64", "arm64")) or "+f16c" in features.split(",")
 
 
 _STORED = {np.dtype(np.float32)} | ({np.dtype(np.float16)} if _converts_halves() else set())

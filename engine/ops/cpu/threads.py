@@ -18,7 +18,14 @@ def _cores() -> int:
 
 THREADS = min(8, _cores())
 
-kernel = numba.njit(nogil=True, cache=True, error_model="numpy", no_cfunc_wrapper=True, no_rewrites=True, _nrt=False)  # compiled when first called, then kept on disk
+
+def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compiles a function when it is first called, to run without Python's lock; kept on disk where that can be."""
+    options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+    try:
+        return numba.njit(cache=True, **options)(function)
+    except RuntimeError:  # no folder to keep it in
+        return numba.njit(**options)(function)
 
 
 @cache
@@ -38,7 +45,7 @@ def in_parallel(task: Callable[[int], Any], parts: int) -> None:
 
 
 def shares(count: int, step: int = 1, least: int = 1) -> list[tuple[int, int]]:
-    """Ranges that divide 0..count among the threads at multiples of `step`, each of at least `least` where there is more than one.
+    """Ranges that divide 0..count among the threads at multiples of `step`; each at least `least` if there are several.
 
     They follow from the arguments alone, so what is summed up range by range never depends on timing.
     """

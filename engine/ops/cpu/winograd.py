@@ -1,10 +1,11 @@
 """3x3 convolution of stride 1 by minimal filtering (Winograd 1980; Lavin and Gray 2016), F(2x2, 3x3).
 
-A tile of 4x4 inputs gives 2x2 outputs with 16 multiplications instead of 36. With g the kernel and d the tile, the output is
-A^T [(G g G^T) * (B^T d B)] A. Over all tiles and channels each of the 16 products is a matrix product. The gradients are the
-transposed maps: by the kernel, dg = G^T [sum over tiles of (A dy A^T) * (B^T d B)] G.
+A tile of 4x4 inputs gives 2x2 outputs with 16 multiplications instead of 36. With g the kernel and d the tile, the
+output is A^T [(G g G^T) * (B^T d B)] A. Over all tiles and channels each of the 16 products is a matrix product. The
+gradients are the transposed maps: by the kernel, dg = G^T [sum over tiles of (A dy A^T) * (B^T d B)] G.
 
-Planes: 16 matrices of (tiles, channels rounded up to COLUMNS), PLANE_GAP apart so that they do not fall on the same cache lines.
+Planes: 16 matrices of (tiles, channels rounded up to COLUMNS), PLANE_GAP apart so that they do not fall on the same
+cache lines.
 """
 
 from __future__ import annotations
@@ -55,7 +56,10 @@ def _plane(tiles: int, channels: int) -> int:
 
 @kernel
 def _weight_planes(weight, base, row, column, down, right, rows, columns, first, last, planes):
-    """planes[p][column block][row][column in block] = (G g G^T)[p]; g's element (a, b) lies at base + a * down + b * right."""
+    """planes[p][block of 16 columns][row][column in block] = (G g G^T)[p].
+
+    The element (a, b) of g for a row and a column lies at base + row, column, down and right times r, n, a and b.
+    """
     blocks = (columns + 15) // 16
     size = blocks * rows * 16
     half = np.float32(0.5)
@@ -73,7 +77,7 @@ def _weight_planes(weight, base, row, column, down, right, rows, columns, first,
                     g0 = weight[start + b * right]
                     g1 = weight[start + down + b * right]
                     g2 = weight[start + 2 * down + b * right]
-                    # rows of G g, kept in the places of the result where this column will be overwritten last
+                    # G g first, in the places that its rows are then replaced in
                     outer = half * (g0 + g2)
                     inner = half * g1
                     planes[b * size + at] = g0
@@ -314,7 +318,7 @@ def correlation_workspace(source: Array, out: Array) -> list[ArraySpec]:
 def correlate(
     source: Array, weight: Array, bias: Array | None, out: Array, *, padding: int, backward: bool, work: list[Array]
 ) -> None:
-    """Forward: out = source correlated with weight, plus bias. Backward: with the kernel flipped and its channels exchanged."""
+    """out = source correlated with weight, plus bias; backward: with the kernel flipped and its channels exchanged."""
     planes, sources, products = work
     inputs, outputs = source.shape[3], out.shape[3]
     tap = weight.shape[3]
