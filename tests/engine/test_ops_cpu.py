@@ -57,7 +57,7 @@ def tolerance(dtype):
 
 
 def compare(name, *arguments, changed, dtype=np.float32, **options):
-    """Both ways of an operation give the same for the arguments numbered in `changed`, the fast one twice the same bits."""
+    """Both ways of an operation agree on the arguments numbered in `changed`, the fast one twice to the bit."""
     slow, _ = run(getattr(reference, name), *arguments, **options)
     fast, _ = run(getattr(cpu, name), *arguments, **options)
     again, _ = run(getattr(cpu, name), *arguments, **options)

@@ -1,8 +1,8 @@
 """Batch norm's passes over (rows, channels), and sums over rows.
 
 Arrays are gone through as flat memory with a period: a whole number of rows whose length is a multiple of LANES, so
-that one loop serves any number of channels and a mask splits at whole bytes. What belongs to channels is repeated over a
-period. Sums are kept in float32 for a block of periods and in float64 beyond.
+that one loop serves any number of channels and a mask splits at whole bytes. What belongs to channels is repeated over
+a period. Sums are kept in float32 for a block of periods and in float64 beyond.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def _plane(tiles: int, channels: int) -> int:
 def _weight_planes(weight, base, row, column, down, right, rows, columns, first, last, planes):
     """planes[p][block of 16 columns][row][column in block] = (G g G^T)[p].
 
-    The element (a, b) of g for a row and a column lies at base + row, column, down and right times r, n, a and b.
+    Element (a, b) of g for row r and column n lies at base + r * row + n * column + a * down + b * right.
     """
     blocks = (columns + 15) // 16
     size = blocks * rows * 16
