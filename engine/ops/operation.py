@@ -4,7 +4,7 @@ alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -70,15 +70,46 @@ def piece_scratch(array: Array, *dtypes: Any) -> list[ArraySpec]:
     return [ArraySpec((rows, array.shape[-1]), np.dtype(dtype)) for dtype in dtypes]
 
 
-def pieces(array: Array) -> Iterator[slice]:
-    """The row slices that cover (rows, channels) of `array` piece by piece."""
-    total, step = prod(array.shape[:-1]), piece_rows(array)
+def scratch_pieces(count: int) -> Callable[..., list[ArraySpec]]:
+    """The workspace of an operation that works on `count` pieces of its first argument in the arithmetic's dtype."""
+    return lambda x, *arrays, **options: piece_scratch(x, *[compute_dtype(x)] * count)
+
+
+def slices(total: int, step: int) -> Iterator[slice]:
+    """Slices of `step` that cover `total`."""
     return (slice(start, min(start + step, total)) for start in range(0, total, step))
 
 
-def bits_of(piece: slice, channels: int) -> slice:
-    """Where the bits of a piece of rows lie in a packed mask."""
-    return slice(piece.start * channels // 8, -(-piece.stop * channels // 8))
+def pieces(array: Array) -> Iterator[slice]:
+    """The row slices that cover (rows, channels) of `array` piece by piece."""
+    return slices(prod(array.shape[:-1]), piece_rows(array))
+
+
+def matching(
+    pieces: Iterable[slice], arrays: Sequence[Array | None], work: Sequence[Array] = ()
+) -> Iterator[list[Any]]:
+    """Piece by piece, the same part of every array (None stays None), then as much of every scratch array."""
+    for piece in pieces:
+        parts = [array if array is None else array[piece] for array in arrays]
+        yield parts + [scratch[: piece.stop - piece.start] for scratch in work]
+
+
+def in_pieces(first: Array, *others: Array | None, work: Sequence[Array] = ()) -> Iterator[list[Any]]:
+    """`matching` over the rows of arrays as (rows, channels); an array of one axis holds one value a row."""
+    arrays = [array if array is None or array.ndim == 1 else rows_of(array) for array in (first, *others)]
+    return matching(pieces(first), arrays, work)
+
+
+def bits_in_pieces(mask: Array | None, array: Array) -> Iterator[Array | None]:
+    """The bytes of a packed mask that belong to each piece of `array`."""
+    channels = array.shape[-1]
+    spans = (slice(piece.start * channels // 8, -(-piece.stop * channels // 8)) for piece in pieces(array))
+    return (mask if mask is None else mask[span] for span in spans)
+
+
+def unpacked(bits: Array, shape: tuple[int, ...]) -> Array:
+    """One 0 or 1 an element of `shape`."""
+    return array_module(bits).unpackbits(bits)[: prod(shape)].reshape(shape)
 
 
 def _elementwise_flops(*arguments: Any, **options: Any) -> float:

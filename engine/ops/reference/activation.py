@@ -8,38 +8,38 @@ from typing import Any
 import numpy as np
 
 from engine.memory import Array
-from engine.ops.operation import array_module, bits_of, compute_dtype, operation, piece_scratch, pieces, rows_of
+from engine.ops.operation import (
+    array_module,
+    bits_in_pieces,
+    compute_dtype,
+    in_pieces,
+    operation,
+    piece_scratch,
+    scratch_pieces,
+    unpacked,
+)
 
 _GELU_SLOPE = sqrt(2.0 / pi)
 _GELU_CUBE = 0.044715
-
-
-def _scratch(count: int) -> Any:
-    return lambda x, *arrays, **options: piece_scratch(x, *[compute_dtype(x)] * count)
 
 
 @operation(workspace=lambda x, out, mask: piece_scratch(x, np.bool_))
 def relu(x: Array, out: Array, mask: Array | None, *, work: list[Array]) -> None:
     """out = max(x, 0); one bit an element in `mask` where x > 0 (none in evaluation). NaN stays NaN."""
     xp = array_module(x)
-    x, out, channels = rows_of(x), rows_of(out), x.shape[-1]
-    for piece in pieces(x):
-        if mask is not None:
-            positive = work[0][: piece.stop - piece.start]
-            xp.greater(x[piece], 0, out=positive)
-            mask[bits_of(piece, channels)] = xp.packbits(positive)
-        xp.maximum(x[piece], 0, out=out[piece])
+    for (source, target, positive), bits in zip(in_pieces(x, out, work=work), bits_in_pieces(mask, x), strict=True):
+        if bits is not None:
+            xp.greater(source, 0, out=positive)
+            bits[...] = xp.packbits(positive)
+        xp.maximum(source, 0, out=target)
 
 
 @operation()
 def relu_backward(mask: Array, grad: Array, out: Array, *, work: list[Array]) -> None:
     """out = grad where the input was > 0, else 0 (out may be grad itself)."""
     xp = array_module(grad)
-    grad, out, channels = rows_of(grad), rows_of(out), grad.shape[-1]
-    for piece in pieces(grad):
-        size = piece.stop - piece.start
-        positive = xp.unpackbits(mask[bits_of(piece, channels)])[: size * channels].reshape(size, channels)
-        xp.multiply(grad[piece], positive, out=out[piece])
+    for (upstream, target), bits in zip(in_pieces(grad, out), bits_in_pieces(mask, grad), strict=True):
+        xp.multiply(upstream, unpacked(bits, upstream.shape), out=target)
 
 
 def _gelu_tanh(xp: Any, x: Array, out: Array) -> None:
@@ -52,31 +52,27 @@ def _gelu_tanh(xp: Any, x: Array, out: Array) -> None:
     xp.tanh(out, out=out)
 
 
-@operation(workspace=_scratch(2))
+@operation(workspace=scratch_pieces(2))
 def gelu(x: Array, out: Array, *, work: list[Array]) -> None:
     """out = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))), Hendrycks and Gimpel's approximation (2016)."""
     xp = array_module(x)
-    x, out = rows_of(x), rows_of(out)
-    for piece in pieces(x):
-        wide, t = work[0][: piece.stop - piece.start], work[1][: piece.stop - piece.start]
-        wide[...] = x[piece]
+    for source, target, wide, t in in_pieces(x, out, work=work):
+        wide[...] = source
         _gelu_tanh(xp, wide, t)
         t += 1
         t *= wide
-        xp.multiply(t, t.dtype.type(0.5), out=out[piece])
+        xp.multiply(t, t.dtype.type(0.5), out=target)
 
 
-@operation(workspace=_scratch(3))
+@operation(workspace=scratch_pieces(3))
 def gelu_backward(x: Array, grad: Array, out: Array, *, work: list[Array]) -> None:
     """out = grad * ((1 + t) / 2 + x / 2 * (1 - t^2) * sqrt(2 / pi) * (1 + 3 * 0.044715 x^2)), t the tanh of the
     forward pass.
     """
     xp = array_module(x)
-    x, grad, out = rows_of(x), rows_of(grad), rows_of(out)
-    for piece in pieces(x):
-        wide, t, slope = (scratch[: piece.stop - piece.start] for scratch in work)
-        number = wide.dtype.type
-        wide[...] = x[piece]
+    number = work[0].dtype.type
+    for source, upstream, target, wide, t, slope in in_pieces(x, grad, out, work=work):
+        wide[...] = source
         _gelu_tanh(xp, wide, t)
         xp.multiply(wide, wide, out=slope)
         slope *= number(3.0 * _GELU_CUBE)
@@ -89,7 +85,7 @@ def gelu_backward(x: Array, grad: Array, out: Array, *, work: list[Array]) -> No
         slope += t
         slope += 1
         slope *= number(0.5)
-        xp.multiply(slope, grad[piece], out=out[piece])
+        xp.multiply(slope, upstream, out=target)
 
 
 def _sigmoid(xp: Any, x: Array, out: Array) -> None:
@@ -100,30 +96,26 @@ def _sigmoid(xp: Any, x: Array, out: Array) -> None:
     out *= out.dtype.type(0.5)
 
 
-@operation(workspace=_scratch(1))
+@operation(workspace=scratch_pieces(1))
 def silu(x: Array, out: Array, *, work: list[Array]) -> None:
     """out = x * sigmoid(x)."""
     xp = array_module(x)
-    x, out = rows_of(x), rows_of(out)
-    for piece in pieces(x):
-        s = work[0][: piece.stop - piece.start]
-        _sigmoid(xp, x[piece], s)
-        xp.multiply(s, x[piece], out=out[piece])
+    for source, target, s in in_pieces(x, out, work=work):
+        _sigmoid(xp, source, s)
+        xp.multiply(s, source, out=target)
 
 
-@operation(workspace=_scratch(2))
+@operation(workspace=scratch_pieces(2))
 def silu_backward(x: Array, grad: Array, out: Array, *, work: list[Array]) -> None:
     """out = grad * s * (1 + x * (1 - s)), s = sigmoid(x) (out may be x itself)."""
     xp = array_module(x)
-    x, grad, out = rows_of(x), rows_of(grad), rows_of(out)
-    for piece in pieces(x):
-        s, slope = work[0][: piece.stop - piece.start], work[1][: piece.stop - piece.start]
-        _sigmoid(xp, x[piece], s)
+    for source, upstream, target, s, slope in in_pieces(x, grad, out, work=work):
+        _sigmoid(xp, source, s)
         xp.subtract(1, s, out=slope)
-        slope *= x[piece]
+        slope *= source
         slope += 1
         slope *= s
-        xp.multiply(slope, grad[piece], out=out[piece])
+        xp.multiply(slope, upstream, out=target)
 
 
 @operation(workspace=lambda x, out, *, rate, counter: piece_scratch(x, np.float32, np.bool_))
@@ -136,12 +128,10 @@ def dropout(x: Array, out: Array, *, rate: float, counter: tuple[int, int, int, 
     xp = array_module(x)
     seed, epoch, step, layer = counter
     draws = np.random.Generator(np.random.Philox(key=[seed, layer], counter=[0, 0, step, epoch]))
-    x, out = rows_of(x), rows_of(out)
     factor = compute_dtype(x).type(1.0 / (1.0 - rate))
     host = work[0] if xp is np else np.empty(work[0].shape, np.float32)
-    for piece in pieces(x):
-        uniform, keep = host[: piece.stop - piece.start], work[1][: piece.stop - piece.start]
+    for source, target, uniform, keep in in_pieces(x, out, work=(host, work[1])):
         draws.random(out=uniform, dtype=np.float32)
         xp.greater_equal(xp.asarray(uniform), np.float32(rate), out=keep)
-        xp.multiply(x[piece], factor, out=out[piece])
-        out[piece] *= keep
+        xp.multiply(source, factor, out=target)
+        target *= keep

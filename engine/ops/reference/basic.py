@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.memory import Array, ArraySpec
-from engine.ops.operation import PIECE_BYTES, array_module, operation
+from engine.ops.operation import PIECE_BYTES, array_module, matching, operation, slices
 
 _PIECE = PIECE_BYTES // 8
 
@@ -39,19 +39,16 @@ def scale(out: Array, factor: float, *, work: list[Array]) -> None:
 def square_sum(x: Array, total: Array, *, work: list[Array]) -> None:
     """total[0] += sum of x^2 in float64, which cannot overflow for float32 values: not finite exactly if x is not."""
     xp = array_module(x)
-    flat = x.reshape(-1)
-    for start in range(0, flat.size, _PIECE):
-        piece = work[0][: min(_PIECE, flat.size - start)]
-        piece[...] = flat[start : start + _PIECE]
-        total += xp.dot(piece, piece)
+    for source, wide in matching(slices(x.size, _PIECE), [x.reshape(-1)], work):
+        wide[...] = source
+        total += xp.dot(wide, wide)
 
 
 @operation()
 def is_finite(x: Array, *, work: list[Array]) -> bool:
     """Whether every value of x is finite."""
     xp = array_module(x)
-    flat = x.reshape(-1)
-    return all(bool(xp.isfinite(flat[start : start + _PIECE]).all()) for start in range(0, flat.size, _PIECE))
+    return all(bool(xp.isfinite(piece).all()) for (piece,) in matching(slices(x.size, _PIECE), [x.reshape(-1)]))
 
 
 @operation()

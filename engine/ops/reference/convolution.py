@@ -7,11 +7,12 @@ Forward and the gradient by the input are one correlation: the second slides the
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 
 from engine.memory import Array, ArraySpec
-from engine.ops.operation import array_module, compute_dtype, operation
+from engine.ops.operation import array_module, compute_dtype, operation, slices
 
 COLUMN_BYTES = 1 << 21
 
@@ -25,26 +26,15 @@ def _piece_size(out_shape: tuple[int, ...], row_length: int, dtype: np.dtype) ->
     return 1, max(1, positions // width)
 
 
-def _pieces(out_shape: tuple[int, ...], images: int, rows: int) -> Iterator[tuple[slice, slice]]:
-    for image in range(0, out_shape[0], images):
-        for row in range(0, out_shape[1], rows):
-            yield slice(image, min(image + images, out_shape[0])), slice(row, min(row + rows, out_shape[1]))
-
-
 def _column_workspace(
     source: Array, out_shape: tuple[int, ...], kernel: int, stride: int, dtype: np.dtype
 ) -> list[ArraySpec]:
     """Scratch of one piece: its padded source, its columns, its product with the weights."""
-    channels = source.shape[-1]
-    images, rows = _piece_size(out_shape, kernel * kernel * channels, dtype)
-    width = out_shape[2]
-    padded = (images, (rows - 1) * stride + kernel, (width - 1) * stride + kernel, channels)
-    positions = images * rows * width
-    return [
-        ArraySpec(padded, dtype),
-        ArraySpec((positions, kernel * kernel * channels), dtype),
-        ArraySpec((positions, out_shape[3]), dtype),
-    ]
+    row_length = kernel * kernel * source.shape[-1]
+    images, rows = _piece_size(out_shape, row_length, dtype)
+    positions = images * rows * out_shape[2]
+    padded = (images, (rows - 1) * stride + kernel, (out_shape[2] - 1) * stride + kernel, source.shape[-1])
+    return [ArraySpec(shape, dtype) for shape in (padded, (positions, row_length), (positions, out_shape[3]))]
 
 
 def _overlap(first: int, room: int, size: int, dilation: int) -> tuple[slice, slice]:
@@ -59,36 +49,31 @@ def _overlap(first: int, room: int, size: int, dilation: int) -> tuple[slice, sl
 
 
 def _columns(
-    source: Array,
-    images: slice,
-    rows: slice,
-    padded: Array,
-    columns: Array,
-    *,
-    kernel: int,
-    stride: int,
-    dilation: int,
-    padding: int,
-    width: int,
-) -> Array:
-    """Columns (positions, kernel * kernel * channels) of the output rows `rows` of `images`."""
-    xp = array_module(source)
-    count, height = images.stop - images.start, rows.stop - rows.start
-    channels = source.shape[-1]
-    padded = padded[:count, : (height - 1) * stride + kernel]
-    columns = columns[: count * height * width]
-    to_rows, from_rows = _overlap(rows.start * stride - padding, padded.shape[1], source.shape[1], dilation)
-    to_columns, from_columns = _overlap(-padding, padded.shape[2], source.shape[2], dilation)
-    padded[...] = 0
-    padded[:, to_rows, to_columns] = source[images, from_rows, from_columns]
-    image_step, row_step, column_step, channel_step = padded.strides
-    windows = xp.lib.stride_tricks.as_strided(
-        padded,
-        (count, height, width, kernel, kernel, channels),
-        (image_step, row_step * stride, column_step * stride, row_step, column_step, channel_step),
-    )
-    columns.reshape(windows.shape)[...] = windows
-    return columns
+    source: Array, out: Array, padded: Array, columns: Array, *, kernel: int, stride: int, dilation: int, padding: int
+) -> Iterator[tuple[Array, Array]]:
+    """Piece by piece, the columns (positions, kernel * kernel * channels) of the source, and `out` at those positions.
+
+    The kernel moves by `stride` over the source with `padding` around it and `dilation - 1` zeros between its elements.
+    """
+    as_strided = array_module(source).lib.stride_tricks.as_strided
+    batch, out_height, width, out_channels = out.shape
+    step, row_step = _piece_size(out.shape, columns.shape[1], columns.dtype)
+    for images, rows in product(slices(batch, step), slices(out_height, row_step)):
+        count, height = images.stop - images.start, rows.stop - rows.start
+        space = padded[:count, : (height - 1) * stride + kernel]
+        to_rows, from_rows = _overlap(rows.start * stride - padding, space.shape[1], source.shape[1], dilation)
+        to_columns, from_columns = _overlap(-padding, space.shape[2], source.shape[2], dilation)
+        space[...] = 0
+        space[:, to_rows, to_columns] = source[images, from_rows, from_columns]
+        image, row, column, channel = space.strides
+        windows = as_strided(
+            space,
+            (count, height, width, kernel, kernel, source.shape[3]),
+            (image, row * stride, column * stride, row, column, channel),
+        )
+        piece = columns[: count * height * width]
+        piece.reshape(windows.shape)[...] = windows
+        yield piece, out[images, rows].reshape(-1, out_channels)
 
 
 def _correlate(
@@ -96,12 +81,9 @@ def _correlate(
 ) -> None:
     """out = columns of source @ weight; `weight` is (kernel * kernel * in, out)."""
     xp = array_module(source)
-    padded, columns, product = work
-    row_length = weight.shape[0]
-    for images, rows in _pieces(out.shape, *_piece_size(out.shape, row_length, columns.dtype)):
-        piece = _columns(source, images, rows, padded, columns, width=out.shape[2], **geometry)
-        target = out[images, rows].reshape(-1, out.shape[3])
-        result = target if out.dtype == product.dtype else product[: piece.shape[0]]
+    padded, columns, scratch = work
+    for piece, target in _columns(source, out, padded, columns, **geometry):
+        result = target if out.dtype == scratch.dtype else scratch[: piece.shape[0]]
         xp.matmul(piece, weight, out=result)
         if bias is not None:
             result += bias
@@ -170,27 +152,15 @@ def convolve_weight_gradient(
 ) -> None:
     """weight_grad += grad^T @ columns of x; bias_grad += sum of grad over all positions."""
     xp = array_module(x)
-    total, padded, columns, product = work
+    total, padded, columns, wide = work
     kernel = weight_grad.shape[1]
-    row_length = kernel * kernel * x.shape[3]
     flat_gradient = weight_grad.reshape(weight_grad.shape[0], -1)
-    for images, rows in _pieces(grad.shape, *_piece_size(grad.shape, row_length, columns.dtype)):
-        piece = _columns(
-            x,
-            images,
-            rows,
-            padded,
-            columns,
-            kernel=kernel,
-            stride=stride,
-            dilation=1,
-            padding=padding,
-            width=grad.shape[2],
-        )
-        upstream = grad[images, rows].reshape(-1, grad.shape[3])
-        if upstream.dtype != product.dtype:
-            product[: piece.shape[0]] = upstream
-            upstream = product[: piece.shape[0]]
+    for piece, upstream in _columns(
+        x, grad, padded, columns, kernel=kernel, stride=stride, dilation=1, padding=padding
+    ):
+        if upstream.dtype != wide.dtype:
+            wide[: piece.shape[0]] = upstream
+            upstream = wide[: piece.shape[0]]
         xp.matmul(upstream.T, piece, out=total)
         flat_gradient += total
         if bias_grad is not None:

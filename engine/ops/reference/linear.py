@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from engine.memory import Array, ArraySpec
-from engine.ops.operation import array_module, compute_dtype, operation, piece_scratch, pieces, rows_of
+from engine.ops.operation import array_module, compute_dtype, in_pieces, operation, piece_scratch
 
 
-def _widened(array: Array, dtype: object) -> list[ArraySpec]:
-    """A scratch piece for `array` in the dtype of the arithmetic, or an empty one where it already has it."""
-    return piece_scratch(array, dtype) if array.dtype != dtype else [ArraySpec((0, array.shape[-1]), array.dtype)]
+def _widened(arrays: Sequence[Array], dtype: np.dtype) -> list[ArraySpec]:
+    """Scratch for the pieces of arrays in the dtype of the arithmetic, empty where an array has that already."""
+    rows = piece_scratch(arrays[0], dtype)[0].shape[0]
+    return [ArraySpec((rows if array.dtype != dtype else 0, array.shape[-1]), dtype) for array in arrays]
 
 
-def _wide(array: Array, scratch: Array) -> Array:
+def _wide(piece: Array, scratch: Array) -> Array:
     if not scratch.size:
-        return array
-    scratch[: array.shape[0]] = array
-    return scratch[: array.shape[0]]
+        return piece
+    scratch[...] = piece
+    return scratch
 
 
 def _product_workspace(source: Array, weight: Array, out: Array) -> list[ArraySpec]:
-    dtype = compute_dtype(source, weight)
-    rows = piece_scratch(source, dtype)[0].shape[0]
-    result = ArraySpec((rows if out.dtype != dtype else 0, out.shape[-1]), dtype)
-    return [*_widened(source, dtype), result]
+    return _widened((source, out), compute_dtype(source, weight))
 
 
 def _product(source: Array, matrix: Array, bias: Array | None, out: Array, work: list[Array]) -> None:
     xp = array_module(source)
-    wide, result = work
-    source, out = rows_of(source), rows_of(out)
-    for piece in pieces(source):
-        target = result[: piece.stop - piece.start] if result.size else out[piece]
-        xp.matmul(_wide(source[piece], wide), matrix, out=target)
+    for piece, target, wide, result in in_pieces(source, out, work=work):
+        product = result if result.size else target
+        xp.matmul(_wide(piece, wide), matrix, out=product)
         if bias is not None:
-            target += bias
+            product += bias
         if result.size:
-            out[piece] = target
+            target[...] = result
 
 
 @operation(
@@ -55,25 +55,21 @@ def linear_input_gradient(grad: Array, weight: Array, out: Array, *, work: list[
 
 def _weight_gradient_workspace(x: Array, grad: Array, weight_grad: Array, bias_grad: Array | None) -> list[ArraySpec]:
     dtype = compute_dtype(x, grad, weight_grad)
-    rows = piece_scratch(x, dtype)[0].shape[0]
-    wide_grad = ArraySpec((rows if grad.dtype != dtype else 0, grad.shape[-1]), dtype)
-    return [*_widened(x, dtype), wide_grad, ArraySpec(weight_grad.shape, dtype)]
+    return [*_widened((x, grad), dtype), ArraySpec(weight_grad.shape, dtype)]
 
 
 @operation(
-    workspace=_weight_gradient_workspace,
-    flops=lambda x, grad, weight_grad, bias_grad: 2.0 * x.size * grad.shape[-1],
+    workspace=_weight_gradient_workspace, flops=lambda x, grad, weight_grad, bias_grad: 2.0 * x.size * grad.shape[-1]
 )
 def linear_weight_gradient(
     x: Array, grad: Array, weight_grad: Array, bias_grad: Array | None, *, work: list[Array]
 ) -> None:
     """weight_grad += grad^T @ x; bias_grad += sum of grad over the rows."""
     xp = array_module(x)
-    wide_x, wide_grad, product = work
-    x, grad = rows_of(x), rows_of(grad)
-    for piece in pieces(x):
-        upstream = _wide(grad[piece], wide_grad)
-        xp.matmul(upstream.T, _wide(x[piece], wide_x), out=product)
+    *scratch, product = work
+    for source, upstream, wide, wide_upstream in in_pieces(x, grad, work=scratch):
+        upstream = _wide(upstream, wide_upstream)
+        xp.matmul(upstream.T, _wide(source, wide), out=product)
         weight_grad += product
         if bias_grad is not None:
             bias_grad += upstream.sum(axis=0)

@@ -7,46 +7,41 @@ but x and the statistics is needed to compute it, or its gradient, again.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from engine.memory import Array, ArraySpec
-from engine.ops.operation import array_module, bits_of, compute_dtype, operation, piece_scratch, pieces, rows_of
+from engine.ops.operation import (
+    array_module,
+    bits_in_pieces,
+    compute_dtype,
+    in_pieces,
+    operation,
+    piece_scratch,
+    scratch_pieces,
+    unpacked,
+)
 
 
-def _scratch(x: Array, *ignored: Array, count: int = 1) -> list[ArraySpec]:
-    return piece_scratch(x, *[compute_dtype(x)] * count)
-
-
-@operation(workspace=_scratch)
+@operation(workspace=scratch_pieces(1))
 def channel_statistics(x: Array, mean: Array, variance: Array, *, work: list[Array]) -> None:
     """mean and (biased) variance of each channel; two passes, sums of pieces added up in float64."""
     xp = array_module(x)
-    rows, count = rows_of(x), x.size // x.shape[-1]
+    count = x.size // x.shape[-1]
     total = xp.zeros(x.shape[-1], np.float64)
-    for piece in pieces(x):
-        total += rows[piece].sum(axis=0, dtype=work[0].dtype)
+    for (source,) in in_pieces(x):
+        total += source.sum(axis=0, dtype=work[0].dtype)
     mean[...] = total / count
     total[...] = 0
-    for piece in pieces(x):
-        centred = work[0][: piece.stop - piece.start]
-        xp.subtract(rows[piece], mean, out=centred)
+    for source, centred in in_pieces(x, work=work):
+        xp.subtract(source, mean, out=centred)
         centred *= centred
         total += centred.sum(axis=0)
     variance[...] = total / count
 
 
-def _batch_norm_workspace(
-    x: Array,
-    mean: Array,
-    inv_std: Array,
-    gamma: Array,
-    beta: Array,
-    out: Array,
-    *,
-    skip: Array | None,
-    relu: bool,
-    mask: Array | None,
-) -> list[ArraySpec]:
+def _batch_norm_workspace(x: Array, *arrays: Array, mask: Array | None, **options: Any) -> list[ArraySpec]:
     return piece_scratch(x, compute_dtype(x), *([np.bool_] if mask is not None else []))
 
 
@@ -70,28 +65,21 @@ def batch_norm(
     xp = array_module(x)
     slope = gamma * inv_std
     offset = beta - mean * slope
-    x, out, channels = rows_of(x), rows_of(out), x.shape[-1]
-    skip = rows_of(skip) if skip is not None else None
-    for piece in pieces(x):
-        y = work[0][: piece.stop - piece.start]
-        xp.multiply(x[piece], slope, out=y)
+    parts = in_pieces(x, skip, out, work=work)
+    for (source, added, target, y, *positive), bits in zip(parts, bits_in_pieces(mask, x), strict=True):
+        xp.multiply(source, slope, out=y)
         y += offset
-        if skip is not None:
-            y += skip[piece]
-        if mask is not None:
-            positive = work[1][: piece.stop - piece.start]
-            xp.greater(y, 0, out=positive)
-            mask[bits_of(piece, channels)] = xp.packbits(positive)
+        if added is not None:
+            y += added
+        if bits is not None:
+            xp.greater(y, 0, out=positive[0])
+            bits[...] = xp.packbits(positive[0])
         if relu:
             xp.maximum(y, 0, out=y)
-        out[piece] = y
+        target[...] = y
 
 
-def _batch_norm_backward_workspace(x: Array, *arrays: Array, relu: bool, mask: Array | None) -> list[ArraySpec]:
-    return _scratch(x, count=2)
-
-
-@operation(workspace=_batch_norm_backward_workspace)
+@operation(workspace=scratch_pieces(2))
 def batch_norm_backward(
     x: Array,
     mean: Array,
@@ -116,62 +104,56 @@ def batch_norm_backward(
     count, channels = x.size // x.shape[-1], x.shape[-1]
     slope = gamma * inv_std
     offset = beta - mean * slope
-    x, grad, out = rows_of(x), rows_of(grad), rows_of(out)
     sum_g = xp.zeros(channels, np.float64)
     sum_gh = xp.zeros(channels, np.float64)
-    for piece in pieces(x):
-        size = piece.stop - piece.start
-        g, h = work[0][:size], work[1][:size]
+    for (source, upstream, g, h), bits in zip(in_pieces(x, grad, work=work), bits_in_pieces(mask, x), strict=True):
         if relu:
-            if mask is None:
-                xp.multiply(x[piece], slope, out=h)
+            if bits is None:
+                xp.multiply(source, slope, out=h)
                 h += offset
                 positive = h > 0
             else:
-                positive = xp.unpackbits(mask[bits_of(piece, channels)])[: size * channels].reshape(size, channels)
-            xp.multiply(grad[piece], positive, out=g)
-            grad[piece] = g
+                positive = unpacked(bits, g.shape)
+            xp.multiply(upstream, positive, out=g)
+            upstream[...] = g
         else:
-            g[...] = grad[piece]
+            g[...] = upstream
         sum_g += g.sum(axis=0)
-        xp.subtract(x[piece], mean, out=h)
+        xp.subtract(source, mean, out=h)
         h *= g
         sum_gh += h.sum(axis=0) * inv_std
     gamma_grad += sum_gh.astype(gamma_grad.dtype)
     beta_grad += sum_g.astype(beta_grad.dtype)
     mean_g = (sum_g / count).astype(work[0].dtype)
     per_x = (inv_std * sum_gh / count).astype(work[0].dtype)
-    for piece in pieces(x):
-        g, h = work[0][: piece.stop - piece.start], work[1][: piece.stop - piece.start]
-        xp.subtract(x[piece], mean, out=h)
+    for source, upstream, target, g, h in in_pieces(x, grad, out, work=work):
+        xp.subtract(source, mean, out=h)
         h *= per_x
-        xp.subtract(grad[piece], mean_g, out=g)
+        xp.subtract(upstream, mean_g, out=g)
         g -= h
         g *= slope
-        out[piece] = g
+        target[...] = g
 
 
-@operation(workspace=lambda *arrays, **options: _scratch(arrays[0]))
+@operation(workspace=scratch_pieces(1))
 def layer_norm(
     x: Array, gamma: Array, beta: Array, mean: Array, inv_std: Array, out: Array, *, epsilon: float, work: list[Array]
 ) -> None:
     """out = gamma * (x - mean) * inv_std + beta with the statistics of each row, which are kept in mean and inv_std."""
     xp = array_module(x)
-    rows, out = rows_of(x), rows_of(out)
-    for piece in pieces(x):
-        centred = work[0][: piece.stop - piece.start]
-        centred[...] = rows[piece]
-        row_mean = centred.mean(axis=1)
-        centred -= row_mean[:, None]
-        row_inv_std = 1.0 / xp.sqrt(xp.einsum("rc,rc->r", centred, centred) / centred.shape[1] + epsilon)
-        mean[piece], inv_std[piece] = row_mean, row_inv_std
-        centred *= row_inv_std[:, None]
+    for source, target, row_mean, row_inv_std, centred in in_pieces(x, out, mean, inv_std, work=work):
+        centred[...] = source
+        found = centred.mean(axis=1)
+        centred -= found[:, None]
+        factor = 1.0 / xp.sqrt(xp.einsum("rc,rc->r", centred, centred) / centred.shape[1] + epsilon)
+        row_mean[...], row_inv_std[...] = found, factor
+        centred *= factor[:, None]
         centred *= gamma
         centred += beta
-        out[piece] = centred
+        target[...] = centred
 
 
-@operation(workspace=lambda *arrays, **options: _scratch(arrays[0], count=2))
+@operation(workspace=scratch_pieces(2))
 def layer_norm_backward(
     x: Array,
     mean: Array,
@@ -190,12 +172,11 @@ def layer_norm_backward(
     d gamma = sum(g h), d beta = sum(g), d x = inv_std * (u - mean(u) - h * mean(u h)).
     """
     xp = array_module(x)
-    x, grad, out = rows_of(x), rows_of(grad), rows_of(out)
-    for piece in pieces(x):
-        h, u = work[0][: piece.stop - piece.start], work[1][: piece.stop - piece.start]
-        xp.subtract(x[piece], mean[piece][:, None], out=h)
-        h *= inv_std[piece][:, None]
-        u[...] = grad[piece]
+    parts = in_pieces(x, grad, out, mean, inv_std, work=work)
+    for source, upstream, target, row_mean, row_inv_std, h, u in parts:
+        xp.subtract(source, row_mean[:, None], out=h)
+        h *= row_inv_std[:, None]
+        u[...] = upstream
         beta_grad += u.sum(axis=0)
         gamma_grad += xp.einsum("rc,rc->c", u, h)
         u *= gamma
@@ -203,8 +184,8 @@ def layer_norm_backward(
         u -= u.mean(axis=1)[:, None]
         h *= mean_uh[:, None]
         u -= h
-        u *= inv_std[piece][:, None]
-        out[piece] = u
+        u *= row_inv_std[:, None]
+        target[...] = u
 
 
 @operation()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from engine.memory import Array, ArraySpec
-from engine.ops.operation import PIECE_BYTES, array_module, compute_dtype, operation
+from engine.ops.operation import PIECE_BYTES, array_module, compute_dtype, matching, operation, slices
 
 
 def _images(out: Array) -> int:
@@ -15,8 +16,9 @@ def _images(out: Array) -> int:
     return max(1, min(out.shape[0], PIECE_BYTES // (4 * max(1, out.size // out.shape[0]))))
 
 
-def _pieces(out: Array) -> Iterator[slice]:
-    return (slice(start, min(start + _images(out), out.shape[0])) for start in range(0, out.shape[0], _images(out)))
+def _in_pieces(pooled: Array, *others: Array | None, work: list[Array]) -> Iterator[list[Any]]:
+    """The same images of every array, some at a time, and scratch for as many."""
+    return matching(slices(pooled.shape[0], _images(pooled)), (pooled, *others), work)
 
 
 def _windows(x: Array, out: Array, size: int) -> Iterator[Array]:
@@ -39,24 +41,21 @@ def max_pool(x: Array, out: Array, positions: Array | None, *, size: int, work: 
     `positions`.
     """
     xp = array_module(x)
-    for piece in _pieces(out):
-        largest = out[piece]
-        count = piece.stop - piece.start
-        windows = list(_windows(x[piece], largest, size))
-        if positions is None:
-            largest[...] = windows[0]
-            for window in windows[1:]:
+    for largest, source, codes, *scratch in _in_pieces(out, x, positions, work=work):
+        first, *others = _windows(source, largest, size)
+        largest[...] = first
+        if codes is None:
+            for window in others:
                 xp.maximum(largest, window, out=largest)
             continue
-        which, larger = work[0][:count], work[1][:count]
+        which, larger = scratch
         which[...] = 0
-        index = which[:, : largest.size // count].reshape(largest.shape)
-        largest[...] = windows[0]
-        for number, window in enumerate(windows[1:], start=1):
+        index = which[:, : largest[0].size].reshape(largest.shape)
+        for number, window in enumerate(others, start=1):
             xp.greater(window, largest, out=larger)
             xp.maximum(largest, window, out=largest)
             index[larger] = number
-        _pack(which, index, positions[piece], size)
+        _pack(which, index, codes, size)
 
 
 def _pack(which: Array, index: Array, positions: Array, size: int) -> None:
@@ -84,12 +83,9 @@ def _unpack(positions: Array, which: Array, size: int) -> None:
 def max_pool_backward(positions: Array, grad: Array, out: Array, *, size: int, work: list[Array]) -> None:
     """out = grad at the position that was the largest of its window, 0 elsewhere."""
     xp = array_module(grad)
-    for piece in _pieces(grad):
-        upstream, target = grad[piece], out[piece]
-        count = piece.stop - piece.start
-        which, here = work[0][:count], work[1][:count]
-        _unpack(positions[piece], which, size)
-        index = which[:, : upstream.size // count].reshape(upstream.shape)
+    for upstream, target, codes, which, here in _in_pieces(grad, out, positions, work=work):
+        _unpack(codes, which, size)
+        index = which[:, : upstream[0].size].reshape(upstream.shape)
         if target.shape[1] % size or target.shape[2] % size:
             target[...] = 0
         for number, window in enumerate(_windows(target, upstream, size)):
@@ -104,22 +100,20 @@ def _sum_scratch(x: Array, out: Array, *, size: int = 1) -> list[ArraySpec]:
 @operation(workspace=_sum_scratch)
 def average_pool(x: Array, out: Array, *, size: int, work: list[Array]) -> None:
     """out = the mean of each window."""
-    for piece in _pieces(out):
-        total = work[0][: piece.stop - piece.start]
+    for target, source, total in _in_pieces(out, x, work=work):
         total[...] = 0
-        for window in _windows(x[piece], total, size):
+        for window in _windows(source, total, size):
             total += window
         total *= total.dtype.type(1.0 / size**2)
-        out[piece] = total
+        target[...] = total
 
 
 @operation(workspace=lambda grad, out, *, size: _sum_scratch(grad, grad))
 def average_pool_backward(grad: Array, out: Array, *, size: int, work: list[Array]) -> None:
     """out = grad / size^2 at every position of the window."""
     xp = array_module(grad)
-    for piece in _pieces(grad):
-        share, target = work[0][: piece.stop - piece.start], out[piece]
-        xp.multiply(grad[piece], share.dtype.type(1.0 / size**2), out=share)
+    for upstream, target, share in _in_pieces(grad, out, work=work):
+        xp.multiply(upstream, share.dtype.type(1.0 / size**2), out=share)
         if target.shape[1] % size or target.shape[2] % size:
             target[...] = 0
         for window in _windows(target, share, size):

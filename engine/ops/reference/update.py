@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from engine.memory import Array, ArraySpec
-from engine.ops.operation import PIECE_BYTES, array_module, operation
+from engine.ops.operation import PIECE_BYTES, array_module, matching, operation, slices
 
 
-def _scratch(value: Array, *rest: Array | None, **options: float) -> list[ArraySpec]:
-    return [ArraySpec((min(value.size, PIECE_BYTES // value.dtype.itemsize),), value.dtype)]
+def _scratch(value: Array, *arrays: Array | None, **options: float) -> list[ArraySpec]:
+    return [ArraySpec((min(value.size, PIECE_BYTES // value.dtype.itemsize),), value.dtype)] * 2
 
 
-def _flat_pieces(size: int, arrays: tuple[Array | None, ...]) -> Iterator[tuple[Array, ...]]:
+def _in_pieces(*arrays: Array | None, work: list[Array]) -> Iterator[list[Any]]:
     flat = [array.reshape(-1) if array is not None else None for array in arrays]
-    for start in range(0, flat[0].size, size):
-        yield tuple(array[start : start + size] if array is not None else None for array in flat)
+    return matching(slices(flat[0].size, work[0].size), flat, work)
 
 
-@operation(workspace=lambda *arrays, **options: [*_scratch(*arrays), *_scratch(*arrays)])
+@operation(workspace=_scratch)
 def sgd_update(
     value: Array,
     gradient: Array,
@@ -35,15 +35,13 @@ def sgd_update(
     Without a velocity: value -= lr * g. Nesterov's form is that of Sutskever et al. 2013.
     """
     xp = array_module(value)
-    for w, g, v in _flat_pieces(work[0].size, (value, gradient, velocity)):
-        step = work[0][: w.size]
+    for w, g, v, step, ahead in _in_pieces(value, gradient, velocity, work=work):
         xp.multiply(w, w.dtype.type(decay), out=step)
         step += g
         if v is not None:
             v *= w.dtype.type(momentum)
             v += step
             if nesterov:
-                ahead = work[1][: w.size]
                 xp.multiply(v, w.dtype.type(momentum), out=ahead)
                 step += ahead
             else:
@@ -52,7 +50,7 @@ def sgd_update(
         w -= step
 
 
-@operation(workspace=lambda *arrays, **options: [*_scratch(*arrays), *_scratch(*arrays)])
+@operation(workspace=_scratch)
 def adam_update(
     value: Array,
     gradient: Array,
@@ -75,9 +73,8 @@ def adam_update(
     """
     xp = array_module(value)
     first, second = 1.0 - beta1**count, 1.0 - beta2**count
-    for w, g, m, s in _flat_pieces(work[0].size, (value, gradient, mean, square)):
-        number = w.dtype.type
-        grad, step = work[0][: w.size], work[1][: w.size]
+    number = value.dtype.type
+    for w, g, m, s, grad, step in _in_pieces(value, gradient, mean, square, work=work):
         if decoupled:
             w *= number(1.0 - lr * decay)
             grad[...] = g
