@@ -97,11 +97,13 @@ def relu_backward(mask: Array, grad: Array, out: Array, *, work: list[Array]) ->
 
 @kernel
 def _square_sum(x, first, last):
-    sums = (0.0, 0.0, 0.0, 0.0)
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0  # four sums, since each addition has to wait for the one before
     for at in range(first, last - 3, 4):
-        a, b, c, d = np.float64(x[at]), np.float64(x[at + 1]), np.float64(x[at + 2]), np.float64(x[at + 3])
-        sums = (sums[0] + a * a, sums[1] + b * b, sums[2] + c * c, sums[3] + d * d)
-    total = (sums[0] + sums[1]) + (sums[2] + sums[3])
+        a += np.float64(x[at]) * np.float64(x[at])
+        b += np.float64(x[at + 1]) * np.float64(x[at + 1])
+        c += np.float64(x[at + 2]) * np.float64(x[at + 2])
+        d += np.float64(x[at + 3]) * np.float64(x[at + 3])
+    total = (a + b) + (c + d)
     for at in range(last - (last - first) % 4, last):
         total += np.float64(x[at]) * np.float64(x[at])
     return total

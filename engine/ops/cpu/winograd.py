@@ -45,7 +45,7 @@ def _gradient_tiles(inputs: int, outputs: int) -> int:
 
 
 def _width(channels: int) -> int:
-    """Floats of a row of a plane: an odd number of cache lines where rows are long, so that a column of them fits the cache."""
+    """Floats of a row of a plane: an odd number of cache lines where rows are long, so that a column fits the cache."""
     width = rounded(channels)
     return width + COLUMNS if width >= 128 and width // COLUMNS % 2 == 0 else width
 
