@@ -1,7 +1,5 @@
 """The device a run computes on: where its arrays lie and how much memory there is."""
 
-from __future__ import annotations
-
 import os
 import platform
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What training tells: one frozen record an event, as a line of JSON can hold it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

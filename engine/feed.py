@@ -1,7 +1,5 @@
 """Micro-batches on the device: the loaders of a data set's parts over the slots of the learner."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

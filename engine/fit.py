@@ -1,7 +1,5 @@
 """The cheapest settings that keep to a memory budget: micro-batch and accumulation, precision, recomputation."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any

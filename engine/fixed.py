@@ -3,8 +3,6 @@
 On a CPU that is BLAS's packing buffers and compiled code, on a card the context and its handles.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What a run will take, before it is launched: one window of the learner's own code on shapes alone."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any

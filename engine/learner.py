@@ -3,8 +3,6 @@
 The trainer drives it with data; a forecast drives the same code with shapes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan, sqrt

@@ -1,7 +1,5 @@
 """Losses and metrics of a micro-batch, added up over a window or an epoch in float64."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import sqrt
 from typing import Any

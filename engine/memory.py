@@ -5,8 +5,6 @@ it, learns
 how large the arena has to be, and the real run then allocates exactly that, once.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -40,12 +38,12 @@ class ArraySpec:
     def nbytes(self) -> int:
         return self.size * self.dtype.itemsize
 
-    def reshape(self, *shape: int) -> ArraySpec:
+    def reshape(self, *shape: int) -> "ArraySpec":
         sizes = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple) else shape
         known = prod(size for size in sizes if size != -1)
         return ArraySpec(tuple(self.size // known if size == -1 else size for size in sizes), self.dtype)
 
-    def __getitem__(self, rows: slice) -> ArraySpec:
+    def __getitem__(self, rows: slice) -> "ArraySpec":
         return ArraySpec((len(range(*rows.indices(self.shape[0]))), *self.shape[1:]), self.dtype)
 
 

@@ -3,8 +3,6 @@
 A block begins at each layer with a matrix product, so a block is what recomputation can afford to keep or to run again.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Callable, Container, Sequence
 from typing import Any
@@ -205,22 +203,20 @@ def _make_layers(
         layer = _construct(index, table)
         kind = table["type"]
         counts[kind] = counts.get(kind, 0) + 1
-        layer.name, layer.index = str(table.get("name") or f"{kind}{counts[kind]}"), index
-        if any(layer.name == other.name for other in layers):
-            raise InvalidLayer(index, f"the name {layer.name!r} is taken by an earlier layer")
+        name, layer.index = str(table.get("name") or f"{kind}{counts[kind]}"), index
+        if any(name == other.name for other in layers):
+            raise InvalidLayer(index, f"the name {name!r} is taken by an earlier layer")
         if isinstance(layer, ReLU) and layers and isinstance(layers[-1], BatchNorm) and not layers[-1].relu:
             layers[-1].relu = True
-            merged.append(layer.name)
-            if layer.name in keep_fp32:
+            merged.append(name)
+            if name in keep_fp32:
                 dtype = layers[-1].dtype = builder.parameter_dtype
             continue
-        layer.input_shape, layer.input_dtype = shape, dtype
-        layer.dtype = builder.parameter_dtype if layer.name in keep_fp32 else builder.activation_dtype
+        input_dtype, dtype = dtype, builder.parameter_dtype if name in keep_fp32 else builder.activation_dtype
         try:
-            shape = layer.output_shape = layer.build(builder, shape)
+            shape = layer.place(builder, name, shape, input_dtype, dtype)
         except LayerError as error:
             raise InvalidLayer(index, str(error)) from None
-        dtype = layer.dtype
         layers.append(layer)
     if shape != (builder.outputs,):
         raise InvalidLayer(

@@ -1,7 +1,5 @@
 """Optimizers: SGD with and without momentum, Adam, AdamW. Their state is float32 and lies in the ledger."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from engine.layers import Parameter

@@ -1,7 +1,5 @@
 """Dynamic loss scaling for half-precision gradients (Micikevicius et al. 2018)."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any
 

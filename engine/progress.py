@@ -1,7 +1,5 @@
 """Where a run stands: its place in the epochs, the sums of the epoch so far, and the best result."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import inf, isfinite
 from typing import Any

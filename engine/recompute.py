@@ -7,8 +7,6 @@ A plan is a list of steps over the chain of blocks. Forward of a block is one of
 "restart" goes on from a kept input, "backward" consumes what was saved. The last block's backward begins with the loss.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal

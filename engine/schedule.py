@@ -1,7 +1,5 @@
 """The learning rate of each update."""
 
-from __future__ import annotations
-
 from math import cos, pi
 
 from engine.settings import Settings

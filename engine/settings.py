@@ -1,7 +1,5 @@
 """How a run trains: the values of a spec's [train], [precision] and [memory] tables, under the same names."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Exact checkpoints: arrays in a safetensors file, everything else as JSON in its metadata. Never pickle."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

@@ -8,8 +8,6 @@ window:
 "end".
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence

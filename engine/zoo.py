@@ -1,7 +1,5 @@
 """The presets: networks by name, as the layer tables a person could have written."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Callable
 from typing import Any

@@ -237,8 +237,4 @@ class _ImageCopier:
         to_rows, from_rows = augment.shifted(image.shape[0], int(shift[0]))
         to_columns, from_columns = augment.shifted(image.shape[1], int(shift[1]))
         self._places[...] = self._padding_place
-        np.add(
-            image[from_rows, from_columns],
-            self._begins[from_columns],
-            out=self._places[to_rows, to_columns],
-        )
+        np.add(image[from_rows, from_columns], self._begins[from_columns], out=self._places[to_rows, to_columns])

@@ -1,8 +1,6 @@
 """ReLU, GELU, SiLU and dropout."""
 
-from __future__ import annotations
-
-from engine.layers.base import Layer, LayerError, Pass, Saved, take_over
+from engine.layers.base import Layer, LayerError, Pass, Saved
 from engine.memory import Array, ArraySpec
 from engine.ops.packing import packed_mask
 
@@ -22,33 +20,23 @@ class ReLU(Layer):
         return y
 
     def backward(self, grad: Array, run: Pass, saved: Saved) -> Array | None:
-        if grad.dtype == self.input_dtype:
-            run.operations.relu_backward(saved["mask"], grad, grad)
-            return grad
-        dx = self.input_gradient(grad.shape[0], run)
-        run.operations.relu_backward(saved["mask"], grad, dx)
-        run.memory.give(grad)
-        return dx
+        if grad.dtype != self.input_dtype:
+            return self.apply_backward(run, run.operations.relu_backward, saved["mask"], grad)
+        run.operations.relu_backward(saved["mask"], grad, grad)
+        return grad
 
 
 class _Smooth(Layer):
     """An activation whose derivative is a function of its input, which it keeps."""
 
-    cheap = True
+    cheap = keeps_input = True
     operation: str
 
-    def saves(self, batch: int) -> dict[str, ArraySpec]:
-        return {"input": self.input_spec(batch)}
-
     def forward(self, x: Array, run: Pass, saved: Saved | None) -> Array:
-        y = self.output(x, run)
-        getattr(run.operations, self.operation)(x, y)
-        return y
+        return self.apply(run, getattr(run.operations, self.operation), x)
 
     def backward(self, grad: Array, run: Pass, saved: Saved) -> Array | None:
-        dx = None
-        if self.needs_input_gradient:
-            dx = take_over(saved.pop("input"), run)
+        if (dx := self.reuse_input(run, saved)) is not None:
             getattr(run.operations, f"{self.operation}_backward")(dx, grad, dx)
         run.memory.give(grad)
         return dx
@@ -79,19 +67,11 @@ class Dropout(Layer):
         self.rate = rate
 
     def forward(self, x: Array, run: Pass, saved: Saved | None) -> Array:
-        y = self.output(x, run)
-        if run.training and self.rate:
-            run.operations.dropout(x, y, rate=self.rate, counter=(*run.counter, self.index))
-        else:
-            run.operations.copy(x, y)
-        return y
+        if not run.training or not self.rate:
+            return self.apply(run, run.operations.copy, x)
+        return self.apply(run, run.operations.dropout, x, rate=self.rate, counter=(*run.counter, self.index))
 
     def backward(self, grad: Array, run: Pass, saved: Saved) -> Array | None:
         if self.rate:
             run.operations.dropout(grad, grad, rate=self.rate, counter=(*run.counter, self.index))
-        if grad.dtype == self.input_dtype:
-            return grad
-        dx = self.input_gradient(grad.shape[0], run)
-        run.operations.copy(grad, dx)
-        run.memory.give(grad)
-        return dx
+        return grad if grad.dtype == self.input_dtype else self.apply_backward(run, run.operations.copy, grad)

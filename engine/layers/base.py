@@ -3,15 +3,12 @@
 Memory moves by three rules, the same for every layer.
 - `forward` returns a new array. The input stays the caller's, who frees it unless the layer saves it.
 - `backward` owns `grad` and everything in `saved`: it may write over them, and gives back what it does not return.
-What it
-  leaves in `saved` the caller frees.
+  What it leaves in `saved` the caller frees.
 - `saves` declares what lies between the two; `forward` puts those arrays into `saved`. The name "input" stands for
-the input
-  itself, which the caller keeps and enters.
+  the input itself, which the caller keeps and enters.
 """
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import sqrt
 from typing import Any, ClassVar
@@ -44,8 +41,7 @@ class Pass:
     """What one forward or backward pass over a micro-batch carries along.
 
     `training`: batch statistics and dropout are on. `again`: this forward pass is a recomputation, nothing may move a
-    second
-    time. `counter` = (seed, epoch, micro-batch) keys the draws. `hold`: the output is going to be kept for backward.
+    second time. `counter` = (seed, epoch, micro-batch) keys the draws. `hold`: the output will be kept for backward.
     """
 
     operations: Operations
@@ -54,7 +50,7 @@ class Pass:
     again: bool = False
     hold: bool = False
 
-    def holding(self, hold: bool) -> Pass:
+    def holding(self, hold: bool) -> "Pass":
         """The same pass, for a layer whose output is kept or not."""
         return self if hold == self.hold else replace(self, hold=hold)
 
@@ -112,6 +108,7 @@ class Layer:
     """Base of all layers; a subclass is a class with the options of its table in the spec as constructor arguments."""
 
     cheap: ClassVar[bool] = False  # its output costs little to compute again from what it saves
+    keeps_input: ClassVar[bool] = False  # backward needs the input
     name: str = ""
     index: int = 0
     input_shape: tuple[int, ...] = ()
@@ -120,13 +117,21 @@ class Layer:
     input_dtype: np.dtype
     needs_input_gradient: bool = True
 
+    def place(
+        self, builder: Builder, name: str, input_shape: tuple[int, ...], input_dtype: np.dtype, dtype: np.dtype
+    ) -> tuple[int, ...]:
+        """Builds the layer under its name, behind inputs of that shape and dtype; returns the shape of its output."""
+        self.name, self.input_shape, self.input_dtype, self.dtype = name, input_shape, input_dtype, dtype
+        self.output_shape = self.build(builder, input_shape)
+        return self.output_shape
+
     def build(self, builder: Builder, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         """Makes the parameters for one sample of `input_shape` and returns the shape of one output sample."""
         return input_shape
 
     def saves(self, batch: int) -> dict[str, ArraySpec]:
         """What lies between forward and backward for a micro-batch of `batch` samples."""
-        return {}
+        return {"input": self.input_spec(batch)} if self.keeps_input else {}
 
     def forward(self, x: Array, run: Pass, saved: Saved | None) -> Array:
         """The output for x; fills `saved` (None: nothing is kept, as in evaluation)."""
@@ -152,6 +157,23 @@ class Layer:
         """Memory for the gradient by the input."""
         return run.memory.take((batch, *self.input_shape), self.input_dtype, "gradients")
 
+    def apply(self, run: Pass, operation: Callable[..., None], *arguments: Array | None, **options: Any) -> Array:
+        """A new output y by operation(*arguments, y), the input being the first of the arguments."""
+        y = self.output(arguments[0], run)
+        operation(*arguments, y, **options)
+        return y
+
+    def apply_backward(self, run: Pass, operation: Callable[..., None], *arguments: Array, **options: Any) -> Array:
+        """A new gradient dx by operation(*arguments, dx); the last argument, the gradient by the output, is freed."""
+        dx = self.input_gradient(arguments[-1].shape[0], run)
+        operation(*arguments, dx, **options)
+        run.memory.give(arguments[-1])
+        return dx
+
+    def reuse_input(self, run: Pass, saved: Saved) -> Array | None:
+        """The buffer of the saved input, for its last reader to write the gradient into; None where none is needed."""
+        return take_over(saved.pop("input"), run) if self.needs_input_gradient else None
+
     def input_spec(self, batch: int) -> ArraySpec:
         return ArraySpec((batch, *self.input_shape), self.input_dtype)
 
@@ -163,6 +185,13 @@ def take_over(array: Array, run: Pass) -> Array:
     """A saved array whose last reader writes the gradient into it: the same buffer, entered as a gradient."""
     run.memory.move(array, "gradients")
     return array
+
+
+def image_shape(layer: str, input_shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Height, width and channels; refuses what is no image."""
+    if len(input_shape) != 3:
+        raise LayerError(f"{layer} needs images (height, width, channels), got {input_shape}")
+    return input_shape
 
 
 def positive(layer: str, name: str, value: Any) -> None:

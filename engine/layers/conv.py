@@ -1,15 +1,15 @@
 """Two-dimensional convolution of NHWC images."""
 
-from __future__ import annotations
-
-from engine.layers.base import Builder, Layer, LayerError, Pass, Saved, positive, take_over
-from engine.memory import Array, ArraySpec
+from engine.layers.base import Builder, Layer, LayerError, Pass, Saved, image_shape, positive
+from engine.memory import Array
 
 SAME = -1
 
 
 class Conv(Layer):
     """Convolution with a square kernel; `padding` -1 keeps the size at stride 1 (kernel // 2 on each side)."""
+
+    keeps_input = True
 
     def __init__(self, out: int, kernel: int = 3, stride: int = 1, padding: int = SAME, bias: bool = True) -> None:
         for name, value in (("out", out), ("kernel", kernel), ("stride", stride)):
@@ -23,40 +23,24 @@ class Conv(Layer):
         self.padding = kernel // 2 if padding == SAME else padding
 
     def build(self, builder: Builder, input_shape: tuple[int, ...]) -> tuple[int, ...]:
-        if len(input_shape) != 3:
-            raise LayerError(f"conv needs images (height, width, channels), got {input_shape}")
-        height, width = ((size + 2 * self.padding - self.kernel) // self.stride + 1 for size in input_shape[:2])
+        *size, channels = image_shape("conv", input_shape)
+        height, width = ((pixels + 2 * self.padding - self.kernel) // self.stride + 1 for pixels in size)
         if min(height, width) < 1:
-            raise LayerError(
-                f"conv: a {self.kernel}x{self.kernel} kernel does not fit on {input_shape[0]}x{input_shape[1]} images"
-            )
-        fan_in = self.kernel**2 * input_shape[2]
-        self.weight = builder.parameter(
-            f"{self.name}.weight", (self.out, self.kernel, self.kernel, input_shape[2]), fan_in=fan_in
-        )
+            raise LayerError(f"conv: a {self.kernel}x{self.kernel} kernel does not fit on {size[0]}x{size[1]} images")
+        fan_in = self.kernel**2 * channels
+        shape = (self.out, self.kernel, self.kernel, channels)
+        self.weight = builder.parameter(f"{self.name}.weight", shape, fan_in=fan_in)
         self.offset = builder.parameter(f"{self.name}.bias", (self.out,), fan_in=fan_in) if self.bias else None
+        self._geometry = {"stride": self.stride, "padding": self.padding}
         return (height, width, self.out)
 
-    def saves(self, batch: int) -> dict[str, ArraySpec]:
-        return {"input": self.input_spec(batch)}
-
     def forward(self, x: Array, run: Pass, saved: Saved | None) -> Array:
-        y = self.output(x, run)
-        run.operations.convolve(
-            x,
-            self.weight.value,
-            self.offset.value if self.offset else None,
-            y,
-            stride=self.stride,
-            padding=self.padding,
-        )
-        return y
+        bias = self.offset.value if self.offset else None
+        return self.apply(run, run.operations.convolve, x, self.weight.value, bias, **self._geometry)
 
     def backward(self, grad: Array, run: Pass, saved: Saved) -> Array | None:
         self.weight_gradient(saved["input"], grad, run)
-        dx = None
-        if self.needs_input_gradient:
-            dx = take_over(saved.pop("input"), run)
+        if (dx := self.reuse_input(run, saved)) is not None:
             self.gradient_by_input(grad, dx, run)
         run.memory.give(grad)
         return dx
@@ -64,10 +48,8 @@ class Conv(Layer):
     def weight_gradient(self, x: Array, grad: Array, run: Pass) -> None:
         """Adds d loss / d weight and d loss / d bias."""
         bias_gradient = self.offset.gradient if self.offset else None
-        run.operations.convolve_weight_gradient(
-            x, grad, self.weight.gradient, bias_gradient, stride=self.stride, padding=self.padding
-        )
+        run.operations.convolve_weight_gradient(x, grad, self.weight.gradient, bias_gradient, **self._geometry)
 
     def gradient_by_input(self, grad: Array, out: Array, run: Pass) -> None:
         """Writes d loss / d input to `out`."""
-        run.operations.convolve_input_gradient(grad, self.weight.value, out, stride=self.stride, padding=self.padding)
+        run.operations.convolve_input_gradient(grad, self.weight.value, out, **self._geometry)

@@ -1,8 +1,6 @@
 """Batch norm and layer norm."""
 
-from __future__ import annotations
-
-from engine.layers.base import Builder, Layer, LayerError, Pass, Saved, take_over
+from engine.layers.base import Builder, Layer, LayerError, Pass, Saved
 from engine.memory import Array, ArraySpec
 
 
@@ -20,7 +18,7 @@ class BatchNorm(Layer):
     running = (1 - momentum) * running + momentum * batch, the variance unbiased.
     """
 
-    cheap = True
+    cheap = keeps_input = True
     relu = False
 
     def __init__(self, momentum: float = 0.1, epsilon: float = 1e-5) -> None:
@@ -46,9 +44,6 @@ class BatchNorm(Layer):
     def buffers(self) -> dict[str, Array]:
         return {f"{self.name}.running_mean": self.running_mean, f"{self.name}.running_variance": self.running_variance}
 
-    def saves(self, batch: int) -> dict[str, ArraySpec]:
-        return {"input": self.input_spec(batch)}
-
     def forward(self, x: Array, run: Pass, saved: Saved | None) -> Array:
         self.measure(x, run)
         return self.normalise(x, run)
@@ -72,15 +67,11 @@ class BatchNorm(Layer):
 
     def normalise(self, x: Array, run: Pass, skip: Array | None = None, mask: Array | None = None) -> Array:
         """The output under the statistics at hand; `skip` is added before the ReLU, whose bits go to `mask`."""
-        y = self.output(x, run)
-        run.operations.batch_norm(
-            x, self._mean, self._inv_std, self.gamma.value, self.beta.value, y, skip=skip, relu=self.relu, mask=mask
-        )
-        return y
+        arrays = (x, self._mean, self._inv_std, self.gamma.value, self.beta.value)
+        return self.apply(run, run.operations.batch_norm, *arrays, skip=skip, relu=self.relu, mask=mask)
 
     def backward(self, grad: Array, run: Pass, saved: Saved) -> Array | None:
-        x = saved["input"]
-        dx = take_over(saved.pop("input"), run) if self.needs_input_gradient else None
+        x, dx = saved["input"], self.reuse_input(run, saved)
         self.gradient_by_input(x, grad, grad if dx is None else dx, run)
         run.memory.give(grad)
         return dx
@@ -89,19 +80,9 @@ class BatchNorm(Layer):
         """Adds the gradients of gamma and beta, writes d loss / d x to `out`; `grad` becomes that of the sum before
         the ReLU.
         """
-        run.operations.batch_norm_backward(
-            x,
-            self._mean,
-            self._inv_std,
-            self.gamma.value,
-            self.beta.value,
-            grad,
-            self.gamma.gradient,
-            self.beta.gradient,
-            out,
-            relu=self.relu,
-            mask=mask,
-        )
+        arrays = (x, self._mean, self._inv_std, self.gamma.value, self.beta.value, grad)
+        gradients = (self.gamma.gradient, self.beta.gradient, out)
+        run.operations.batch_norm_backward(*arrays, *gradients, relu=self.relu, mask=mask)
 
     def commit(self, accepted: bool) -> None:
         current = (self.running_mean, self.running_variance)
@@ -115,7 +96,7 @@ class LayerNorm(Layer):
     Hinton 2016).
     """
 
-    cheap = True
+    cheap = keeps_input = True
 
     def __init__(self, epsilon: float = 1e-5) -> None:
         _check_epsilon("layer_norm", epsilon)
@@ -132,12 +113,12 @@ class LayerNorm(Layer):
         return ArraySpec((spec.size // spec.shape[-1],), self._parameter_dtype)
 
     def saves(self, batch: int) -> dict[str, ArraySpec]:
-        return {"input": self.input_spec(batch), "mean": self._rows(batch), "inv_std": self._rows(batch)}
+        return super().saves(batch) | {"mean": self._rows(batch), "inv_std": self._rows(batch)}
 
     def forward(self, x: Array, run: Pass, saved: Saved | None) -> Array:
-        y = self.output(x, run)
         mean, inv_std = (run.memory.take_like(self._rows(x.shape[0]), "activations") for _ in range(2))
-        run.operations.layer_norm(x, self.gamma.value, self.beta.value, mean, inv_std, y, epsilon=self.epsilon)
+        arrays = (x, self.gamma.value, self.beta.value, mean, inv_std)
+        y = self.apply(run, run.operations.layer_norm, *arrays, epsilon=self.epsilon)
         if saved is None:
             run.memory.give(mean)
             run.memory.give(inv_std)
@@ -146,17 +127,9 @@ class LayerNorm(Layer):
         return y
 
     def backward(self, grad: Array, run: Pass, saved: Saved) -> Array | None:
-        x = saved["input"]
-        dx = take_over(saved.pop("input"), run) if self.needs_input_gradient else None
-        run.operations.layer_norm_backward(
-            x,
-            saved["mean"],
-            saved["inv_std"],
-            self.gamma.value,
-            grad,
-            self.gamma.gradient,
-            self.beta.gradient,
-            grad if dx is None else dx,
-        )
+        x, dx = saved["input"], self.reuse_input(run, saved)
+        arrays = (x, saved["mean"], saved["inv_std"], self.gamma.value, grad)
+        gradients = (self.gamma.gradient, self.beta.gradient, grad if dx is None else dx)
+        run.operations.layer_norm_backward(*arrays, *gradients)
         run.memory.give(grad)
         return dx

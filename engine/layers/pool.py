@@ -1,8 +1,6 @@
 """Pooling layers over windows that do not overlap, and the average over the whole image."""
 
-from __future__ import annotations
-
-from engine.layers.base import Builder, Layer, LayerError, Pass, Saved, positive
+from engine.layers.base import Builder, Layer, LayerError, Pass, Saved, image_shape, positive
 from engine.memory import Array, ArraySpec
 from engine.ops.packing import packed_positions
 
@@ -18,15 +16,13 @@ class _Pool(Layer):
         self.size = size
 
     def build(self, builder: Builder, input_shape: tuple[int, ...]) -> tuple[int, ...]:
-        if len(input_shape) != 3:
-            raise LayerError(f"{self.kind} needs images (height, width, channels), got {input_shape}")
-        height, width = input_shape[0] // self.size, input_shape[1] // self.size
+        *image, channels = image_shape(self.kind, input_shape)
+        height, width = (pixels // self.size for pixels in image)
         if min(height, width) < 1:
             raise LayerError(
-                f"{self.kind}: windows of {self.size}x{self.size} do not fit on images of "
-                f"{input_shape[0]}x{input_shape[1]}"
+                f"{self.kind}: windows of {self.size}x{self.size} do not fit on images of {image[0]}x{image[1]}"
             )
-        return (height, width, input_shape[2])
+        return (height, width, channels)
 
 
 class MaxPool(_Pool):
@@ -46,10 +42,7 @@ class MaxPool(_Pool):
         return y
 
     def backward(self, grad: Array, run: Pass, saved: Saved) -> Array | None:
-        dx = self.input_gradient(grad.shape[0], run)
-        run.operations.max_pool_backward(saved["positions"], grad, dx, size=self.size)
-        run.memory.give(grad)
-        return dx
+        return self.apply_backward(run, run.operations.max_pool_backward, saved["positions"], grad, size=self.size)
 
 
 class AveragePool(_Pool):
@@ -58,15 +51,10 @@ class AveragePool(_Pool):
     kind = "average_pool"
 
     def forward(self, x: Array, run: Pass, saved: Saved | None) -> Array:
-        y = self.output(x, run)
-        run.operations.average_pool(x, y, size=self.size)
-        return y
+        return self.apply(run, run.operations.average_pool, x, size=self.size)
 
     def backward(self, grad: Array, run: Pass, saved: Saved) -> Array | None:
-        dx = self.input_gradient(grad.shape[0], run)
-        run.operations.average_pool_backward(grad, dx, size=self.size)
-        run.memory.give(grad)
-        return dx
+        return self.apply_backward(run, run.operations.average_pool_backward, grad, size=self.size)
 
 
 class GlobalAverage(Layer):
@@ -75,17 +63,10 @@ class GlobalAverage(Layer):
     cheap = True
 
     def build(self, builder: Builder, input_shape: tuple[int, ...]) -> tuple[int, ...]:
-        if len(input_shape) != 3:
-            raise LayerError(f"global_average needs images (height, width, channels), got {input_shape}")
-        return input_shape[2:]
+        return image_shape("global_average", input_shape)[2:]
 
     def forward(self, x: Array, run: Pass, saved: Saved | None) -> Array:
-        y = self.output(x, run)
-        run.operations.global_average(x, y)
-        return y
+        return self.apply(run, run.operations.global_average, x)
 
     def backward(self, grad: Array, run: Pass, saved: Saved) -> Array | None:
-        dx = self.input_gradient(grad.shape[0], run)
-        run.operations.global_average_backward(grad, dx)
-        run.memory.give(grad)
-        return dx
+        return self.apply_backward(run, run.operations.global_average_backward, grad)

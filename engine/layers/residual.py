@@ -1,8 +1,6 @@
 """The basic residual block (He et al. 2016)."""
 
-from __future__ import annotations
-
-from engine.layers.base import Builder, Layer, LayerError, Pass, Saved, positive, take_over
+from engine.layers.base import Builder, Layer, Pass, Saved, image_shape, positive, take_over
 from engine.layers.conv import Conv
 from engine.layers.norm import BatchNorm
 from engine.memory import Array, ArraySpec
@@ -17,36 +15,26 @@ class Residual(Layer):
     two convolutions and one bit an element for the last ReLU; what lies between is computed again in backward.
     """
 
+    keeps_input = True
+
     def __init__(self, out: int, stride: int = 1) -> None:
         positive("residual", "out", out)
         positive("residual", "stride", stride)
         self.out, self.stride = out, stride
 
     def build(self, builder: Builder, input_shape: tuple[int, ...]) -> tuple[int, ...]:
-        if len(input_shape) != 3:
-            raise LayerError(f"residual needs images (height, width, channels), got {input_shape}")
-        self.conv1 = Conv(self.out, stride=self.stride, bias=False)
-        self.norm1 = BatchNorm()
-        self.conv2 = Conv(self.out, bias=False)
-        self.norm2 = BatchNorm()
+        *_, channels = image_shape("residual", input_shape)
+        self.conv1, self.norm1 = Conv(self.out, stride=self.stride, bias=False), BatchNorm()
+        self.conv2, self.norm2 = Conv(self.out, bias=False), BatchNorm()
         self.norm1.relu = self.norm2.relu = True
-        plain = self.stride == 1 and input_shape[2] == self.out
+        plain = self.stride == 1 and channels == self.out
         self.skip = None if plain else Conv(self.out, kernel=1, stride=self.stride, bias=False)
-        middle = self._build_part(builder, "conv1", self.conv1, input_shape, self.input_dtype)
-        self._build_part(builder, "norm1", self.norm1, middle, self.dtype)
-        self._build_part(builder, "conv2", self.conv2, middle, self.dtype)
-        self._build_part(builder, "norm2", self.norm2, middle, self.dtype)
+        middle = self.conv1.place(builder, f"{self.name}.conv1", input_shape, self.input_dtype, self.dtype)
+        for name, part in (("norm1", self.norm1), ("conv2", self.conv2), ("norm2", self.norm2)):
+            part.place(builder, f"{self.name}.{name}", middle, self.dtype, self.dtype)
         if self.skip:
-            self._build_part(builder, "skip", self.skip, input_shape, self.input_dtype)
+            self.skip.place(builder, f"{self.name}.skip", input_shape, self.input_dtype, self.dtype)
         return middle
-
-    def _build_part(
-        self, builder: Builder, name: str, part: Layer, input_shape: tuple[int, ...], input_dtype: object
-    ) -> tuple[int, ...]:
-        part.name = f"{self.name}.{name}"
-        part.dtype, part.input_dtype, part.input_shape = self.dtype, input_dtype, input_shape
-        part.output_shape = part.build(builder, input_shape)
-        return part.output_shape
 
     @property
     def buffers(self) -> dict[str, Array]:
@@ -57,12 +45,8 @@ class Residual(Layer):
         self.norm2.commit(accepted)
 
     def saves(self, batch: int) -> dict[str, ArraySpec]:
-        return {
-            "input": self.input_spec(batch),
-            "conv1": self.output_spec(batch),
-            "conv2": self.output_spec(batch),
-            "mask": packed_mask((batch, *self.output_shape)),
-        }
+        inner = {"conv1": self.output_spec(batch), "conv2": self.output_spec(batch)}
+        return super().saves(batch) | inner | {"mask": packed_mask((batch, *self.output_shape))}
 
     def forward(self, x: Array, run: Pass, saved: Saved | None) -> Array:
         inner, passing = run.holding(saved is not None), run.holding(False)

@@ -1,7 +1,5 @@
 """Operations over one ledger: chosen once when a run starts, then called by the layers with the arrays they work on."""
 
-from __future__ import annotations
-
 from functools import partial
 from importlib import import_module
 from types import ModuleType

@@ -1,7 +1,5 @@
 """The shapes of what is kept in less than a byte an element."""
 
-from __future__ import annotations
-
 from math import prod
 
 import numpy as np

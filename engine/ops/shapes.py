@@ -1,7 +1,5 @@
 """The same operations on shapes alone: scratch is taken and given back, the work is counted, nothing is computed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

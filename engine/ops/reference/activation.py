@@ -1,7 +1,5 @@
 """ReLU, GELU, SiLU and dropout, element by element, in pieces."""
 
-from __future__ import annotations
-
 from math import pi, sqrt
 from typing import Any
 

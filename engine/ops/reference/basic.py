@@ -1,7 +1,5 @@
 """Filling, copying, adding, scaling, and the two questions about finiteness."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from engine.memory import Array, ArraySpec

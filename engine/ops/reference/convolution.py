@@ -4,8 +4,6 @@ Forward and the gradient by the input are one correlation: the second slides the
 `stride - 1` zeros between its elements. Arrays are NHWC, weights (out, kernel, kernel, in).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 

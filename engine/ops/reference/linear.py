@@ -1,7 +1,5 @@
 """The fully connected product, in pieces of rows so that half-precision rows are widened a piece at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Losses: the sum over the samples, and the gradient times `factor` (the loss scale over the samples of the window)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from engine.memory import Array, ArraySpec

@@ -5,8 +5,6 @@ skip). Nothing
 but x and the statistics is needed to compute it, or its gradient, again.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

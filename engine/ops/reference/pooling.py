@@ -1,7 +1,5 @@
 """Pooling of NHWC images over windows that do not overlap; rows and columns left over at the edge are ignored."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """One update of one parameter array, in place and in pieces."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
