@@ -31,7 +31,6 @@ CONVOLUTIONS = [
     (128, 8, 256, 288, 3, 1),
 ]
 IMAGES = [(32, 64, 64, 32), (128, 32, 32, 128)]
-PARAMETERS = 256 * 9 * 288
 
 Case = tuple[str, str, tuple[Any, ...], dict[str, Any], float]
 
@@ -67,28 +66,10 @@ def cases(stored: type) -> Iterator[Case]:
         yield "batch_norm", shape, (x, mean, inv_std, gamma, beta, out), norm, 0.0
         backward = (x, mean, inv_std, gamma, beta, grad, *sums, out)
         yield "batch_norm_backward", shape, backward, {"relu": True, "mask": mask}, 0.0
-        yield "relu", shape, (x, out, mask), {}, 0.0
-        yield "relu_backward", shape, (mask, grad, out), {}, 0.0
         yield "add", shape, (np.zeros_like(x), out), {}, 0.0
         yield "copy", shape, (x, np.empty(image, np.float32 if stored == np.float16 else np.float16)), {}, 0.0
         yield "max_pool", shape, (x, pooled, positions), {"size": 2}, 0.0
         yield "max_pool_backward", shape, (positions, pooled, out), {"size": 2}, 0.0
-        average = np.empty((image[0], channels), stored)
-        yield "global_average", shape, (x, average), {}, 0.0
-        yield "global_average_backward", shape, (average, out), {}, 0.0
-    if stored == np.float32:
-        value, gradient, mean, square = (np.ones(PARAMETERS, np.float32) for _ in range(4))
-        rates = {
-            "lr": 1e-3,
-            "beta1": 0.9,
-            "beta2": 0.999,
-            "epsilon": 1e-8,
-            "count": 1,
-            "decay": 0.01,
-            "decoupled": True,
-        }
-        yield "adam_update", str(PARAMETERS), (value, gradient, mean, square), rates, 0.0
-        yield "square_sum", str(PARAMETERS), (gradient, np.zeros(1)), {}, 0.0
 
 
 def milliseconds(case: Case, repeat: int) -> list[float]:

@@ -207,16 +207,6 @@ def splat(typing, number):
 
 
 @intrinsic
-def square_root(typing, value):
-    """The root of each lane."""
-
-    def emit(context, builder, signature, arguments):
-        return builder.call(vector_function(builder, "sqrt", 1), arguments)
-
-    return lanes(lanes), emit
-
-
-@intrinsic
 def choose_greater(typing, left, right, value, otherwise):
     """value where left > right, else otherwise."""
 

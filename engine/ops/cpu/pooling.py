@@ -1,4 +1,4 @@
-"""Max pooling by 2 and the mean of an image, eight channels at a time."""
+"""Max pooling by 2, eight channels at a time."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from engine.ops.cpu.lanes import (
     choose_greater,
     equal,
     load,
-    load_until,
     maximum,
     pack_pairs,
     splat,
     store,
-    store_until,
     unpack_pairs,
 )
 from engine.ops.cpu.storage import NO_BITS, compiled, flat
@@ -113,46 +111,3 @@ def max_pool_backward(positions: Array, grad: Array, out: Array, *, size: int, w
         )
 
     in_parallel(compute, len(ranges))
-
-
-@kernel
-def _global_average(x, places, channels, out, first, last):
-    factor = splat(np.float32(1 / places))
-    for image in range(first, last):
-        for c in range(0, channels, LANES):
-            total = splat(np.float32(0))
-            for place in range(image * places, (image + 1) * places):
-                total = total + load_until(x, place * channels + c, (place + 1) * channels)
-            store_until(out, image * channels + c, (image + 1) * channels, total * factor)
-
-
-@operation()
-def global_average(x: Array, out: Array, *, work: list[Array]) -> None:
-    """As the reference."""
-    if not compiled(x, out):
-        return reference.global_average.compute(x, out, work=work)
-    ranges = shares(out.shape[0])
-    places, channels = x.shape[1] * x.shape[2], x.shape[3]
-    in_parallel(lambda part: _global_average(flat(x), places, channels, flat(out), *ranges[part]), len(ranges))
-
-
-@kernel
-def _global_average_backward(grad, places, channels, out, first, last):
-    factor = splat(np.float32(1 / places))
-    for image in range(first, last):
-        for place in range(image * places, (image + 1) * places):
-            for c in range(0, channels, LANES):
-                share = load_until(grad, image * channels + c, (image + 1) * channels) * factor
-                store_until(out, place * channels + c, (place + 1) * channels, share)
-
-
-@operation()
-def global_average_backward(grad: Array, out: Array, *, work: list[Array]) -> None:
-    """As the reference."""
-    if not compiled(grad, out):
-        return reference.global_average_backward.compute(grad, out, work=work)
-    ranges = shares(grad.shape[0])
-    places, channels = out.shape[1] * out.shape[2], out.shape[3]
-    in_parallel(
-        lambda part: _global_average_backward(flat(grad), places, channels, flat(out), *ranges[part]), len(ranges)
-    )
