@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
-from engine.forecast import CPU_ALIGNMENT, Forecast, forecast
+from engine.forecast import Forecast, forecast
 from engine.settings import NOISY_BATCH, Settings
 
 MIXED_TIME = 1.1  # time of half-precision storage over float32 on a CPU, where it saves memory and not time
@@ -60,17 +61,15 @@ def fit(
     outputs: int,
     settings: Settings,
     budget: int,
-    *,
-    alignment: int = CPU_ALIGNMENT,
-    data_bytes: int = 0,
-    samples: int | None = None,
+    **layout: int | None,
 ) -> Fit:
-    """Tries every split of the effective batch, which stays as it is, with each precision and recomputation."""
+    """Tries every split of the effective batch, which stays as it is, with each precision and recomputation.
+
+    `layout`: `alignment`, `data_bytes` and `samples` as for `forecast`.
+    """
 
     def run(tried: Settings) -> Forecast:
-        return forecast(
-            tables, input_shape, outputs, tried, alignment=alignment, data_bytes=data_bytes, samples=samples
-        )
+        return forecast(tables, input_shape, outputs, tried, **layout)
 
     def time_of(made: Forecast, tried: Settings) -> float:
         work = made.work + CALL_WORK * made.calls
@@ -80,22 +79,17 @@ def fit(
     usual = time_of(run(given), given)
     effective = settings.micro_batch * settings.accumulate
     candidates: list[tuple[Candidate, Forecast]] = []
-    for micro_batch in (size for size in range(1, effective + 1) if effective % size == 0):
-        for mode in dict.fromkeys((settings.mode, "mixed")):
-            for recompute in ("none", "auto", *(f"every:{interval}" for interval in INTERVALS)):
-                tried = replace(
-                    settings,
-                    micro_batch=micro_batch,
-                    accumulate=effective // micro_batch,
-                    mode=mode,
-                    recompute=recompute,
-                    budget=budget if recompute == "auto" else 0,
-                )
-                made = run(tried)
-                noisy = made.batch_norm and micro_batch < min(NOISY_BATCH, settings.micro_batch)
-                time = time_of(made, tried) / usual
-                candidate = Candidate(micro_batch, tried.accumulate, mode, recompute, made.peak["total"], time, noisy)
-                candidates.append((candidate, made))
+    splits = [size for size in range(1, effective + 1) if effective % size == 0]
+    plans = ("none", "auto", *(f"every:{interval}" for interval in INTERVALS))
+    for micro_batch, mode, recompute in product(splits, dict.fromkeys((settings.mode, "mixed")), plans):
+        accumulate, most = effective // micro_batch, budget if recompute == "auto" else 0
+        batch = {"micro_batch": micro_batch, "accumulate": accumulate}
+        tried = replace(settings, **batch, mode=mode, recompute=recompute, budget=most)
+        made = run(tried)
+        noisy = made.batch_norm and micro_batch < min(NOISY_BATCH, settings.micro_batch)
+        time = time_of(made, tried) / usual
+        candidate = Candidate(micro_batch, accumulate, mode, recompute, made.peak["total"], time, noisy)
+        candidates.append((candidate, made))
     candidates.sort(key=lambda pair: (pair[0].peak, pair[0].time))
     frontier = _pareto([candidate for candidate, _ in candidates])
     leanest = candidates[0][1]

@@ -6,16 +6,15 @@ from typing import Any
 
 from engine.errors import InputError
 from engine.layers import Pass
-from engine.learner import Learner, shape_memory, shape_window
-from engine.memory import TimelinePoint
+from engine.learner import Learner, shape_window
+from engine.memory import Memory, TimelinePoint
+from engine.model import chain
 from engine.ops import kernels_named
 from engine.ops.shapes import ShapeOperations
 from engine.recompute import BlockCost, Plan, cheapest, every, keep_all
 from engine.settings import Settings
 
 CPU_ALIGNMENT = 64
-
-
 MOST_PLANS = 16  # plans that are forecast before regular ones have to do
 COMPILE_WORTH = 2e11  # work of an epoch, some seconds of the reference, from which compiling kernels pays
 
@@ -67,7 +66,8 @@ class _Request:
     kernels: str
 
     def learner(self, timeline: bool = False) -> Learner:
-        operations = ShapeOperations(shape_memory(self.alignment, timeline), kernels_named(self.kernels))
+        memory = Memory(alignment=self.alignment, timeline=[] if timeline else None)
+        operations = ShapeOperations(memory, kernels_named(self.kernels))
         return Learner(self.tables, self.input_shape, self.outputs, self.settings, operations)
 
 
@@ -113,10 +113,10 @@ def _run(request: _Request, plan: Plan | str) -> Forecast:
     memory.timeline.clear()
     micro_batches = min(settings.accumulate, 2)
     shape_window(learner, plan, request.rows)
-    counts = {parameter.name: parameter.value.size for parameter in learner.model.parameters}
+    forwards = [step.block for step in plan if step.action in ("save", "keep", "drop")]
     return Forecast(
         peak=dict(memory.peak),
-        layers=_layers(learner, plan, request.rows, counts),
+        layers=_layers(learner, plan, request.rows),
         timeline=tuple(memory.timeline),
         parameters=learner.model.parameter_count,
         reserved=memory.reserved + memory.outside,
@@ -125,9 +125,7 @@ def _run(request: _Request, plan: Plan | str) -> Forecast:
         calls=operations.calls / micro_batches,
         batch_norm=learner.model.batch_norm,
         kernels=request.kernels,
-        recomputed_work=sum(
-            once[step.block] for position, step in enumerate(plan) if _is_forward(step.action) and _seen(plan, position)
-        ),
+        recomputed_work=sum(once[block] for place, block in enumerate(forwards) if block in forwards[:place]),
     )
 
 
@@ -141,31 +139,18 @@ def plan_of(request: str, blocks: int) -> Plan:
     return every(int(number), blocks)
 
 
-def _is_forward(action: str) -> bool:
-    return action in ("save", "keep", "drop")
-
-
-def _seen(plan: Plan, position: int) -> bool:
-    block = plan[position].block
-    return any(step.block == block and _is_forward(step.action) for step in plan[:position])
-
-
 def _forward_work(learner: Learner, rows: int) -> list[float]:
     """The arithmetic of each block's forward pass."""
-    run = Pass(learner.operations, training=True)
-    current, work = learner.inputs[0][:rows], []
-    for number, block in enumerate(learner.model.blocks):
-        learner.operations.flops = 0.0
-        y = block.forward(current, run, None)
-        if number:
-            learner.memory.give(current)
-        work.append(learner.operations.flops)
-        current = y
-    learner.memory.give(current)
+    operations, work = learner.operations, []
+    operations.flops = 0.0
+    for output in chain(learner.model.blocks, learner.inputs[0][:rows], Pass(operations, training=True)):
+        work.append(operations.flops)
+        operations.flops, last = 0.0, output
+    learner.memory.give(last)
     return work
 
 
-def _layers(learner: Learner, plan: Plan, rows: int, counts: dict[str, int]) -> tuple[LayerForecast, ...]:
+def _layers(learner: Learner, plan: Plan, rows: int) -> tuple[LayerForecast, ...]:
     first = {}
     for step in plan:
         first.setdefault(step.block, step.action)
@@ -180,7 +165,8 @@ def _layers(learner: Learner, plan: Plan, rows: int, counts: dict[str, int]) -> 
                 sizes = {"input": layer.input_spec(rows).nbytes} if place == 0 and first[number] == "keep" else {}
             if place == 0 and (number == 0 or rebuilt):
                 sizes.pop("input", None)
-            parameters = sum(size for name, size in counts.items() if name.startswith(f"{layer.name}."))
+            own = (each for each in learner.model.parameters if each.name.startswith(f"{layer.name}."))
+            parameters = sum(parameter.value.size for parameter in own)
             made.append(LayerForecast(layer.name, parameters, sum(sizes.values()), layer.output_shape, not saved))
     return tuple(made)
 
@@ -237,8 +223,7 @@ def _fit_plan(request: _Request, plain: Forecast) -> Forecast:
     """The cheapest plan whose forecast keeps to the budget; the leanest one where none does.
 
     The planner adds up sizes block by block and so overstates some plans; the forecast is exact. So the planner is
-    asked
-    with more than there is, then with less and less, until the forecast of its plan fits.
+    asked with more than there is, then with less and less, until the forecast of its plan fits.
     """
     costs, budget = _block_costs(request), request.settings.budget
     fixed = sum(plain.peak[name] for name in ("weights", "optimizer", "data"))

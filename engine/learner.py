@@ -13,8 +13,8 @@ import numpy as np
 from engine.errors import InputError
 from engine.layers import Builder, Pass
 from engine.losses import TOTALS, Loss
-from engine.memory import Array, ArraySpec, Memory
-from engine.model import Model
+from engine.memory import Array, ArraySpec
+from engine.model import Model, chain
 from engine.ops import Operations, to_host
 from engine.optim import Optimizer
 from engine.precision import LossScale
@@ -166,17 +166,13 @@ class Learner:
         The last micro-batch runs forward once more, layer by layer; if it is clean, the gradients are searched from
         the loss back.
         """
-        run = Pass(self.operations, training=True, again=True)
-        current, broken = inputs, ""
-        for layer in self.model.layers:
-            y = layer.forward(current, run, None)
-            if current is not inputs:
-                self.memory.give(current)
-            current = y
-            if not self.operations.is_finite(y):
+        run, layers = Pass(self.operations, training=True, again=True), self.model.layers
+        broken = ""
+        for layer, output in zip(layers, chain(layers, inputs, run), strict=True):
+            if not self.operations.is_finite(output):
                 broken = layer.name
                 break
-        self.memory.give(current)
+        self.memory.give(output)
         if broken:
             return "activation", broken
         for parameter in reversed(self.model.parameters):
@@ -216,8 +212,3 @@ def shape_window(learner: Learner, plan: Plan, rows: int) -> None:
     for _ in range(min(settings.accumulate, 2)):
         learner.accumulate(inputs, targets, rows * settings.accumulate, plan, (0, 0, 0))
     learner.update(settings.lr, inputs)
-
-
-def shape_memory(alignment: int, timeline: bool = False) -> Memory:
-    """A ledger without data behind it."""
-    return Memory(alignment=alignment, timeline=[] if timeline else None)

@@ -21,6 +21,7 @@ CATEGORIES = ("weights", "gradients", "optimizer", "activations", "workspace", "
 SHORT_LIVED = ("gradients", "workspace")
 
 Array = Any  # numpy.ndarray, cupy.ndarray or ArraySpec: the layers treat them alike
+Scratch = Sequence[Array]  # what an operation declared that it needs while it computes
 
 
 @dataclass(frozen=True, eq=False)

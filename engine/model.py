@@ -3,11 +3,10 @@
 A block begins at each layer with a matrix product, so a block is what recomputation can afford to keep or to run again.
 """
 
-import difflib
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
-from engine.errors import InputError
+from engine.errors import InputError, nearest
 from engine.layers import LAYERS, Builder, Layer, LayerError, Parameter, Pass, Saved
 from engine.layers.activation import ReLU
 from engine.layers.conv import Conv
@@ -24,6 +23,17 @@ class InvalidLayer(InputError):
     def __init__(self, index: int, message: str) -> None:
         self.index = index
         super().__init__(f"layer {index + 1}: {message}")
+
+
+def chain(parts: "Sequence[Layer] | Sequence[Block]", x: Array, run: Pass) -> Iterator[Array]:
+    """The output of each part in turn, nothing kept: x and the last output are the caller's to free."""
+    current = x
+    for part in parts:
+        output = part.forward(current, run, None)
+        if current is not x:
+            run.memory.give(current)
+        current = output
+        yield output
 
 
 class Block:
@@ -76,14 +86,9 @@ class Block:
 
     def rebuild(self, run: Pass, saved: list[Saved]) -> Array:
         """The output once more, from what is saved."""
-        current = saved[self._resume_at]["input"]
-        for number in range(self._resume_at, len(self.layers)):
-            y = self.layers[number].forward(current, run, None)
-            if number > self._resume_at:
-                run.memory.give(current)
-            current = y
+        *_, output = chain(self.layers[self._resume_at :], saved[self._resume_at]["input"], run)
         run.memory.mark("rebuild", self.name)
-        return current
+        return output
 
 
 class Model:
@@ -124,13 +129,8 @@ class Model:
 
     def predict(self, x: Array, run: Pass) -> Array:
         """The outputs of x, nothing kept; the caller frees them."""
-        current = x
-        for number, block in enumerate(self.blocks):
-            y = block.forward(current, run, None)
-            if number:
-                run.memory.give(current)
-            current = y
-        return current
+        *_, output = chain(self.blocks, x, run)
+        return output
 
     def train(self, x: Array, loss: Callable[[Array], Array], plan: Plan, run: Pass) -> None:
         """Forward and backward as `plan` orders; `loss` turns outputs into their gradient. Adds to all gradients.
@@ -236,9 +236,8 @@ def _make_layers(
 def _construct(index: int, table: dict[str, Any]) -> Layer:
     kind = table.get("type")
     if kind not in LAYERS:
-        near = difflib.get_close_matches(str(kind), LAYERS, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise InvalidLayer(index, f"unknown type {kind!r}: expected one of {', '.join(LAYERS)}{hint}")
+        known = ", ".join(LAYERS)
+        raise InvalidLayer(index, f"unknown type {kind!r}: expected one of {known}{nearest(str(kind), LAYERS)}")
     try:
         return LAYERS[kind](**{key: value for key, value in table.items() if key not in ("type", "name")})
     except LayerError as error:
@@ -252,11 +251,8 @@ def _construct(index: int, table: dict[str, Any]) -> Layer:
 def _check_names(names: Sequence[str], known: Sequence[str]) -> None:
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
             raise InputError(
-                f"keep_fp32: there is no layer {name!r}"
-                + (f"; did you mean {near[0]!r}?" if near else "")
-                + f"; layers are {', '.join(known)}"
+                f"keep_fp32: there is no layer {name!r}{nearest(name, known)}; layers are {', '.join(known)}"
             )
 
 

@@ -7,7 +7,7 @@ from engine.memory import Array, Memory
 from engine.ops import Operations
 
 MOMENTUM = 0.9
-BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+ADAM = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}
 SLOTS = {
     "sgd": (),
     "momentum": ("velocity",),
@@ -47,28 +47,11 @@ class Optimizer:
         """One update of every parameter."""
         self.count += 1
         for parameter, slots in zip(self._parameters, self._slots, strict=True):
-            decay = self.weight_decay if parameter.decay else 0.0
+            arrays = (parameter.value, parameter.gradient)
+            step = {"lr": lr, "decay": self.weight_decay if parameter.decay else 0.0}
             if "square" in slots:
-                self._operations.adam_update(
-                    parameter.value,
-                    parameter.gradient,
-                    slots["mean"],
-                    slots["square"],
-                    lr=lr,
-                    beta1=BETA1,
-                    beta2=BETA2,
-                    epsilon=EPSILON,
-                    count=self.count,
-                    decay=decay,
-                    decoupled=self.name == "adamw",
-                )
+                step |= {"count": self.count, "decoupled": self.name == "adamw"}
+                self._operations.adam_update(*arrays, slots["mean"], slots["square"], **step, **ADAM)
             else:
-                self._operations.sgd_update(
-                    parameter.value,
-                    parameter.gradient,
-                    slots.get("velocity"),
-                    lr=lr,
-                    momentum=MOMENTUM,
-                    nesterov=self.name == "nesterov",
-                    decay=decay,
-                )
+                step |= {"momentum": MOMENTUM, "nesterov": self.name == "nesterov"}
+                self._operations.sgd_update(*arrays, slots.get("velocity"), **step)

@@ -8,6 +8,9 @@ import numpy as np
 
 from engine.losses import TOTALS
 
+# what a checkpoint holds
+KEPT = ("epoch", "micro", "step", "totals", "samples", "seconds", "waited", "best", "epochs_without_better", "ended")
+
 
 class Progress:
     """`epoch` counts from 1, `micro` the micro-batches of it that are done, `step` all updates so far."""
@@ -62,24 +65,9 @@ class Progress:
 
     def state(self) -> dict[str, Any]:
         """JSON-able values."""
-        return {
-            "epoch": self.epoch,
-            "micro": self.micro,
-            "step": self.step,
-            "totals": [float(total) for total in self.totals],
-            "samples": self.samples,
-            "seconds": self.seconds,
-            "waited": self.waited,
-            "best": self.best,
-            "epochs_without_better": self.epochs_without_better,
-            "ended": self.ended,
-        }
+        return {name: getattr(self, name) for name in KEPT} | {"totals": self.totals.tolist()}
 
     def load_state(self, values: Mapping[str, Any]) -> None:
-        self.epoch, self.micro, self.step = int(values["epoch"]), int(values["micro"]), int(values["step"])
-        self.totals = np.array(values["totals"], np.float64)
-        self.samples = int(values["samples"])
-        self.seconds, self.waited = float(values["seconds"]), float(values["waited"])
-        self.best = dict(values["best"])
-        self.epochs_without_better = int(values["epochs_without_better"])
-        self.ended = str(values["ended"])
+        for name in KEPT:
+            kind = np.array if name == "totals" else type(getattr(self, name))
+            setattr(self, name, kind(values[name]))

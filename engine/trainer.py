@@ -57,29 +57,23 @@ class Trainer:
         augment: Sequence[str] = (),
     ) -> None:
         _check(data, settings)
-        self.data, self.settings, self._layers = data, settings, layers
+        self.data, self.settings = data, settings
         self.device = choose(device)
-        self._data_bytes = 0 if self.device.is_cuda else data.nbytes
-        self.forecast = forecast(
-            layers,
-            data.input_shape,
-            data.outputs,
-            settings,
-            alignment=self.device.alignment,
-            data_bytes=self._data_bytes,
-            samples=len(data.train),
-        )
+        data_bytes = 0 if self.device.is_cuda else data.nbytes
+        self._network = (layers, data.input_shape, data.outputs)
+        self._layout = {"alignment": self.device.alignment, "data_bytes": data_bytes, "samples": len(data.train)}
+        self.forecast = forecast(*self._network, settings, **self._layout)
         self._refuse_over_budget()
         self.memory = Memory(
             self.device.allocate,
-            capacity=self.forecast.reserved - self._data_bytes,
+            capacity=self.forecast.reserved - data_bytes,
             budget=settings.budget,
             alignment=self.device.alignment,
         )
-        if self._data_bytes:
-            self.memory.adopt(self._data_bytes, "data")
+        if data_bytes:
+            self.memory.adopt(data_bytes, "data")
         operations = Operations(self.memory, kernels_named(self.forecast.kernels))
-        self._learner = Learner(layers, data.input_shape, data.outputs, settings, operations)
+        self._learner = Learner(*self._network, settings, operations)
         self._feed = Feed(data, self._learner, self.device, settings.seed, augment)
         self._progress = Progress(validated=len(data.validation) > 0)
         self._stop = threading.Event()
@@ -235,15 +229,8 @@ class Trainer:
         copies.
         """
         arrays, values = self._learner.state()
-        return State(
-            arrays,
-            {
-                **values,
-                **self._progress.state(),
-                "classes": list(self.data.classes),
-                "preprocessing": self.data.preprocessing.to_dict(),
-            },
-        )
+        data = {"classes": list(self.data.classes), "preprocessing": self.data.preprocessing.to_dict()}
+        return State(arrays, {**values, **self._progress.state(), **data})
 
     def load_state(self, state: State) -> None:
         """Continues exactly from `state`. Raises InputError where it belongs to another network."""
@@ -269,17 +256,7 @@ class Trainer:
 
     def _advice(self) -> str:
         """Settings that would keep to the budget."""
-        found = fit(
-            self._layers,
-            self.data.input_shape,
-            self.data.outputs,
-            self.settings,
-            self.settings.budget,
-            alignment=self.device.alignment,
-            data_bytes=self._data_bytes,
-            samples=len(self.data.train),
-        )
-        return advice(found)
+        return advice(fit(*self._network, self.settings, self.settings.budget, **self._layout))
 
     def _warnings(self) -> Iterator[str]:
         settings = self.settings

@@ -1,10 +1,9 @@
 """The presets: networks by name, as the layer tables a person could have written."""
 
-import difflib
 from collections.abc import Callable
 from typing import Any
 
-from engine.errors import InputError
+from engine.errors import InputError, nearest
 
 LayerTable = dict[str, Any]
 Preset = Callable[..., list[LayerTable]]
@@ -51,9 +50,7 @@ PRESETS: dict[str, Preset] = {"mlp": mlp, "cnn8": cnn8, "res3": res3}
 def layers(preset: str, options: dict[str, Any] | None = None) -> list[LayerTable]:
     """The layer tables of a preset. Raises InputError for an unknown preset or option."""
     if preset not in PRESETS:
-        near = difflib.get_close_matches(preset, PRESETS, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise InputError(f"unknown preset {preset!r}: expected one of {', '.join(PRESETS)}{hint}")
+        raise InputError(f"unknown preset {preset!r}: expected one of {', '.join(PRESETS)}{nearest(preset, PRESETS)}")
     try:
         return PRESETS[preset](**(options or {}))
     except TypeError as error:

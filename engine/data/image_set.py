@@ -42,19 +42,11 @@ def load(settings: DataSettings, seed: int) -> DataSet:
         validation, test = test, None
     else:
         train_rows, validation_rows = split(train.targets, settings.validation, seed)
-        validation = Part(train.inputs[validation_rows], train.targets[validation_rows])
-        train = Part(train.inputs[train_rows], train.targets[train_rows])
+        train, validation = (Part(train.inputs[rows], train.targets[rows]) for rows in (train_rows, validation_rows))
     preprocessing = fit_images(train.inputs, classes)
+    shape = preprocessing.input_shape
     return DataSet(
-        name=settings.dataset,
-        task="classification",
-        train=train,
-        validation=validation,
-        test=test,
-        input_shape=preprocessing.input_shape,
-        classes=classes,
-        preprocessing=preprocessing,
-        fingerprint=fingerprint,
+        settings.dataset, "classification", train, validation, test, shape, classes, preprocessing, fingerprint
     )
 
 

@@ -1,6 +1,5 @@
 """How raw inputs become what the network is fed, fitted on the train part alone and stored with the model."""
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,7 +9,7 @@ import numpy as np
 from engine.data import columns as table_columns
 from engine.data.columns import Column
 from engine.data.csv_file import Table
-from engine.errors import InputError
+from engine.errors import InputError, nearest
 
 
 @dataclass(frozen=True)
@@ -109,15 +108,9 @@ def fit_images(train_images: np.ndarray, classes: tuple[str, ...]) -> Preprocess
     mean = counts @ pixels / total
     std = np.sqrt((counts * (pixels - mean[:, None]) ** 2).sum(axis=1) / total)
     std[std == 0] = 1.0  # a channel of one colour has nothing to scale
-    return Preprocessing(
-        task="classification",
-        input_shape=train_images.shape[1:],
-        classes=classes,
-        channel_mean=tuple(mean.tolist()),
-        channel_std=tuple(std.tolist()),
-    )
+    statistics = {"channel_mean": tuple(mean.tolist()), "channel_std": tuple(std.tolist())}
+    return Preprocessing("classification", train_images.shape[1:], classes, **statistics)
 
 
 def _with_nearest(name: str, table: Table) -> str:
-    near = difflib.get_close_matches(name, table.columns, 1)
-    return f'"{name}"' + (f' (is it "{near[0]}"?)' if near else "")
+    return f'"{name}"' + nearest(name, table.columns, ' (is it "{}"?)')

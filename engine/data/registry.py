@@ -1,12 +1,11 @@
 """The data sets this version reads, by the name that `data.dataset` gives."""
 
-import difflib
 import functools
 from pathlib import Path
 
 from engine.data import augment, image_set, table_set
 from engine.data.dataset import DataInfo, DataSet, DataSettings
-from engine.errors import InputError
+from engine.errors import InputError, nearest
 
 DATASETS = (*image_set.CLASSES, "csv")
 _LATER = ("cifar10", "image-folder", "npz", "text")
@@ -34,8 +33,7 @@ def _check(settings: DataSettings) -> None:
         there = f"this one reads {', '.join(DATASETS)}"
         if settings.dataset in _LATER:
             raise InputError(f'data.dataset: "{settings.dataset}" comes with a later version; {there}')
-        near = difflib.get_close_matches(settings.dataset, DATASETS, 1)
-        hint = f' (is it "{near[0]}"?)' if near else ""
+        hint = nearest(settings.dataset, DATASETS, ' (is it "{}"?)')
         raise InputError(f'data.dataset: there is no "{settings.dataset}"{hint}; {there}')
     if settings.task not in ("classification", "regression"):
         raise InputError(f'data.task: expected "classification" or "regression", got "{settings.task}"')
@@ -62,15 +60,5 @@ def _image_info(settings: DataSettings, stamps: tuple) -> DataInfo:
 @functools.lru_cache(maxsize=16)
 def _table_info(settings: DataSettings, seed: int, stamps: tuple) -> DataInfo:
     data = table_set.load(settings, seed)
-    return DataInfo(
-        name=data.name,
-        task=data.task,
-        input_shape=data.input_shape,
-        outputs=data.outputs,
-        classes=data.classes,
-        train_samples=len(data.train),
-        validation_samples=len(data.validation),
-        test_samples=0,
-        nbytes=data.nbytes,
-        notes=data.notes,
-    )
+    sizes = (len(data.train), len(data.validation), 0, data.nbytes)
+    return DataInfo(data.name, data.task, data.input_shape, data.outputs, data.classes, *sizes, data.notes)

@@ -1,7 +1,6 @@
 """A CSV file as a data set: columns typed and scaled by the train rows, the target split off."""
 
 import dataclasses
-import difflib
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ from engine.data.csv_file import Table
 from engine.data.dataset import DataSet, DataSettings, Part
 from engine.data.preprocessing import Preprocessing
 from engine.data.split import split
-from engine.errors import InputError
+from engine.errors import InputError, nearest
 
 
 def load(settings: DataSettings, seed: int) -> DataSet:
@@ -44,17 +43,10 @@ def load(settings: DataSettings, seed: int) -> DataSet:
     if settings.task == "regression":
         targets, preprocessing = _standardised(targets, train_rows, preprocessing)
     inputs, more_notes = preprocessing.transform_table(table)
+    train, validation = (Part(inputs[rows], targets[rows]) for rows in (train_rows, validation_rows))
+    shape, fingerprint, notes = preprocessing.input_shape, table.digest[:16], (*notes, *more_notes)
     return DataSet(
-        name=settings.dataset,
-        task=settings.task,
-        train=Part(inputs[train_rows], targets[train_rows]),
-        validation=Part(inputs[validation_rows], targets[validation_rows]),
-        test=None,
-        input_shape=preprocessing.input_shape,
-        classes=classes,
-        preprocessing=preprocessing,
-        fingerprint=table.digest[:16],
-        notes=(*notes, *more_notes),
+        settings.dataset, settings.task, train, validation, None, shape, classes, preprocessing, fingerprint, notes
     )
 
 
@@ -64,8 +56,7 @@ def _check_target_name(table: Table, target: str) -> None:
     names = ", ".join(f'"{name}"' for name in table.columns)
     if not target:
         raise InputError(f"data.target: name the column to predict; {table.file} has {names}")
-    near = difflib.get_close_matches(target, table.columns, 1, cutoff=0.5)
-    hint = f'; the nearest is "{near[0]}"' if near else ""
+    hint = nearest(target, table.columns, '; the nearest is "{}"', cutoff=0.5)
     raise InputError(f'data.target: {table.file} has no column "{target}"{hint}; its columns are {names}')
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.memory import Array, ArraySpec
+from engine.memory import Array, ArraySpec, Scratch
 
 PIECE_BYTES = 1 << 19  # scratch of one piece of an elementwise pass: stays in a core's second-level cache
 
@@ -83,16 +83,14 @@ def pieces(array: Array) -> Iterator[slice]:
     return slices(prod(array.shape[:-1]), piece_rows(array))
 
 
-def matching(
-    pieces: Iterable[slice], arrays: Sequence[Array | None], work: Sequence[Array] = ()
-) -> Iterator[list[Any]]:
+def matching(pieces: Iterable[slice], arrays: Sequence[Array | None], work: Scratch = ()) -> Iterator[list[Any]]:
     """Piece by piece, the same part of every array (None stays None), then as much of every scratch array."""
     for piece in pieces:
         parts = [array if array is None else array[piece] for array in arrays]
         yield parts + [scratch[: piece.stop - piece.start] for scratch in work]
 
 
-def in_pieces(first: Array, *others: Array | None, work: Sequence[Array] = ()) -> Iterator[list[Any]]:
+def in_pieces(first: Array, *others: Array | None, work: Scratch = ()) -> Iterator[list[Any]]:
     """`matching` over the rows of arrays as (rows, channels); an array of one axis holds one value a row."""
     arrays = [array if array is None or array.ndim == 1 else rows_of(array) for array in (first, *others)]
     return matching(pieces(first), arrays, work)

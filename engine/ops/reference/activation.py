@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.memory import Array
+from engine.memory import Array, Scratch
 from engine.ops.operation import (
     array_module,
     bits_in_pieces,
@@ -22,7 +22,7 @@ _GELU_CUBE = 0.044715
 
 
 @operation(workspace=lambda x, out, mask: piece_scratch(x, np.bool_))
-def relu(x: Array, out: Array, mask: Array | None, *, work: list[Array]) -> None:
+def relu(x: Array, out: Array, mask: Array | None, *, work: Scratch) -> None:
     """out = max(x, 0); one bit an element in `mask` where x > 0 (none in evaluation). NaN stays NaN."""
     xp = array_module(x)
     for (source, target, positive), bits in zip(in_pieces(x, out, work=work), bits_in_pieces(mask, x), strict=True):
@@ -33,7 +33,7 @@ def relu(x: Array, out: Array, mask: Array | None, *, work: list[Array]) -> None
 
 
 @operation()
-def relu_backward(mask: Array, grad: Array, out: Array, *, work: list[Array]) -> None:
+def relu_backward(mask: Array, grad: Array, out: Array, *, work: Scratch) -> None:
     """out = grad where the input was > 0, else 0 (out may be grad itself)."""
     xp = array_module(grad)
     for (upstream, target), bits in zip(in_pieces(grad, out), bits_in_pieces(mask, grad), strict=True):
@@ -51,7 +51,7 @@ def _gelu_tanh(xp: Any, x: Array, out: Array) -> None:
 
 
 @operation(workspace=scratch_pieces(2))
-def gelu(x: Array, out: Array, *, work: list[Array]) -> None:
+def gelu(x: Array, out: Array, *, work: Scratch) -> None:
     """out = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))), Hendrycks and Gimpel's approximation (2016)."""
     xp = array_module(x)
     for source, target, wide, t in in_pieces(x, out, work=work):
@@ -63,7 +63,7 @@ def gelu(x: Array, out: Array, *, work: list[Array]) -> None:
 
 
 @operation(workspace=scratch_pieces(3))
-def gelu_backward(x: Array, grad: Array, out: Array, *, work: list[Array]) -> None:
+def gelu_backward(x: Array, grad: Array, out: Array, *, work: Scratch) -> None:
     """out = grad * ((1 + t) / 2 + x / 2 * (1 - t^2) * sqrt(2 / pi) * (1 + 3 * 0.044715 x^2)), t the tanh of the
     forward pass.
     """
@@ -95,7 +95,7 @@ def _sigmoid(xp: Any, x: Array, out: Array) -> None:
 
 
 @operation(workspace=scratch_pieces(1))
-def silu(x: Array, out: Array, *, work: list[Array]) -> None:
+def silu(x: Array, out: Array, *, work: Scratch) -> None:
     """out = x * sigmoid(x)."""
     xp = array_module(x)
     for source, target, s in in_pieces(x, out, work=work):
@@ -104,7 +104,7 @@ def silu(x: Array, out: Array, *, work: list[Array]) -> None:
 
 
 @operation(workspace=scratch_pieces(2))
-def silu_backward(x: Array, grad: Array, out: Array, *, work: list[Array]) -> None:
+def silu_backward(x: Array, grad: Array, out: Array, *, work: Scratch) -> None:
     """out = grad * s * (1 + x * (1 - s)), s = sigmoid(x) (out may be x itself)."""
     xp = array_module(x)
     for source, upstream, target, s, slope in in_pieces(x, grad, out, work=work):
@@ -117,7 +117,7 @@ def silu_backward(x: Array, grad: Array, out: Array, *, work: list[Array]) -> No
 
 
 @operation(workspace=lambda x, out, *, rate, counter: piece_scratch(x, np.float32, np.bool_))
-def dropout(x: Array, out: Array, *, rate: float, counter: tuple[int, int, int, int], work: list[Array]) -> None:
+def dropout(x: Array, out: Array, *, rate: float, counter: tuple[int, int, int, int], work: Scratch) -> None:
     """out = x / (1 - rate) where the draw keeps the element, else 0 (out may be x itself); the gradient is the same
     map.
 

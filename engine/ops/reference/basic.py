@@ -2,39 +2,39 @@
 
 import numpy as np
 
-from engine.memory import Array, ArraySpec
+from engine.memory import Array, ArraySpec, Scratch
 from engine.ops.operation import PIECE_BYTES, array_module, matching, operation, slices
 
 _PIECE = PIECE_BYTES // 8
 
 
 @operation()
-def fill(out: Array, value: float, *, work: list[Array]) -> None:
+def fill(out: Array, value: float, *, work: Scratch) -> None:
     """out[...] = value."""
     out[...] = value
 
 
 @operation()
-def copy(x: Array, out: Array, *, work: list[Array]) -> None:
+def copy(x: Array, out: Array, *, work: Scratch) -> None:
     """out = x, cast to out's dtype."""
     out[...] = x.reshape(out.shape)
 
 
 @operation()
-def add(x: Array, out: Array, *, work: list[Array]) -> None:
+def add(x: Array, out: Array, *, work: Scratch) -> None:
     """out += x."""
     xp = array_module(out)
     xp.add(out, x, out=out)
 
 
 @operation()
-def scale(out: Array, factor: float, *, work: list[Array]) -> None:
+def scale(out: Array, factor: float, *, work: Scratch) -> None:
     """out *= factor, the factor rounded to out's dtype once."""
     out *= out.dtype.type(factor)
 
 
 @operation(workspace=lambda x, total: [ArraySpec((min(x.size, _PIECE),), np.dtype(np.float64))])
-def square_sum(x: Array, total: Array, *, work: list[Array]) -> None:
+def square_sum(x: Array, total: Array, *, work: Scratch) -> None:
     """total[0] += sum of x^2 in float64, which cannot overflow for float32 values: not finite exactly if x is not."""
     xp = array_module(x)
     for source, wide in matching(slices(x.size, _PIECE), [x.reshape(-1)], work):
@@ -43,13 +43,13 @@ def square_sum(x: Array, total: Array, *, work: list[Array]) -> None:
 
 
 @operation()
-def is_finite(x: Array, *, work: list[Array]) -> bool:
+def is_finite(x: Array, *, work: Scratch) -> bool:
     """Whether every value of x is finite."""
     xp = array_module(x)
     return all(bool(xp.isfinite(piece).all()) for (piece,) in matching(slices(x.size, _PIECE), [x.reshape(-1)]))
 
 
 @operation()
-def read(x: Array, *, work: list[Array]) -> np.ndarray:
+def read(x: Array, *, work: Scratch) -> np.ndarray:
     """The values of x on the host, as a new NumPy array."""
     return np.array(x if isinstance(x, np.ndarray) else x.get())

@@ -9,7 +9,7 @@ from itertools import product
 
 import numpy as np
 
-from engine.memory import Array, ArraySpec
+from engine.memory import Array, ArraySpec, Scratch
 from engine.ops.operation import array_module, compute_dtype, operation, slices
 
 COLUMN_BYTES = 1 << 21
@@ -74,9 +74,7 @@ def _columns(
         yield piece, out[images, rows].reshape(-1, out_channels)
 
 
-def _correlate(
-    source: Array, weight: Array, bias: Array | None, out: Array, work: list[Array], **geometry: int
-) -> None:
+def _correlate(source: Array, weight: Array, bias: Array | None, out: Array, work: Scratch, **geometry: int) -> None:
     """out = columns of source @ weight; `weight` is (kernel * kernel * in, out)."""
     xp = array_module(source)
     padded, columns, scratch = work
@@ -100,7 +98,7 @@ def _multiplications(x: Array, weight: Array, out: Array, *ignored: Array) -> fl
     flops=lambda x, weight, bias, out, **geometry: _multiplications(x, weight, out),
 )
 def convolve(
-    x: Array, weight: Array, bias: Array | None, out: Array, *, stride: int, padding: int, work: list[Array]
+    x: Array, weight: Array, bias: Array | None, out: Array, *, stride: int, padding: int, work: Scratch
 ) -> None:
     """out[n,i,j,o] = bias[o] + sum over a, b, c of weight[o,a,b,c] * x[n, i*stride+a-padding, j*stride+b-padding,
     c].
@@ -121,7 +119,7 @@ def _input_gradient_workspace(grad: Array, weight: Array, out: Array, *, stride:
     flops=lambda grad, weight, out, *, stride, padding: 2.0 * out.size * weight.size / weight.shape[-1],
 )
 def convolve_input_gradient(
-    grad: Array, weight: Array, out: Array, *, stride: int, padding: int, work: list[Array]
+    grad: Array, weight: Array, out: Array, *, stride: int, padding: int, work: Scratch
 ) -> None:
     """out = d loss / d x: the gradient, dilated by the stride, correlated with the kernel flipped in both
     directions.
@@ -146,7 +144,7 @@ def _weight_gradient_workspace(
     flops=lambda x, grad, weight_grad, bias_grad, **geometry: _multiplications(x, weight_grad, grad),
 )
 def convolve_weight_gradient(
-    x: Array, grad: Array, weight_grad: Array, bias_grad: Array | None, *, stride: int, padding: int, work: list[Array]
+    x: Array, grad: Array, weight_grad: Array, bias_grad: Array | None, *, stride: int, padding: int, work: Scratch
 ) -> None:
     """weight_grad += grad^T @ columns of x; bias_grad += sum of grad over all positions."""
     xp = array_module(x)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from engine.memory import Array, ArraySpec
+from engine.memory import Array, ArraySpec, Scratch
 from engine.ops.operation import array_module, compute_dtype, in_pieces, operation, piece_scratch
 
 
@@ -25,7 +25,7 @@ def _product_workspace(source: Array, weight: Array, out: Array) -> list[ArraySp
     return _widened((source, out), compute_dtype(source, weight))
 
 
-def _product(source: Array, matrix: Array, bias: Array | None, out: Array, work: list[Array]) -> None:
+def _product(source: Array, matrix: Array, bias: Array | None, out: Array, work: Scratch) -> None:
     xp = array_module(source)
     for piece, target, wide, result in in_pieces(source, out, work=work):
         product = result if result.size else target
@@ -40,13 +40,13 @@ def _product(source: Array, matrix: Array, bias: Array | None, out: Array, work:
     workspace=lambda x, weight, bias, out: _product_workspace(x, weight, out),
     flops=lambda x, weight, bias, out: 2.0 * out.size * x.shape[-1],
 )
-def linear(x: Array, weight: Array, bias: Array | None, out: Array, *, work: list[Array]) -> None:
+def linear(x: Array, weight: Array, bias: Array | None, out: Array, *, work: Scratch) -> None:
     """out = x @ weight^T + bias, over the last axis; weight is (out, in)."""
     _product(x, weight.T, bias, out, work)
 
 
 @operation(workspace=_product_workspace, flops=lambda grad, weight, out: 2.0 * out.size * grad.shape[-1])
-def linear_input_gradient(grad: Array, weight: Array, out: Array, *, work: list[Array]) -> None:
+def linear_input_gradient(grad: Array, weight: Array, out: Array, *, work: Scratch) -> None:
     """out = grad @ weight."""
     _product(grad, weight, None, out, work)
 
@@ -60,7 +60,7 @@ def _weight_gradient_workspace(x: Array, grad: Array, weight_grad: Array, bias_g
     workspace=_weight_gradient_workspace, flops=lambda x, grad, weight_grad, bias_grad: 2.0 * x.size * grad.shape[-1]
 )
 def linear_weight_gradient(
-    x: Array, grad: Array, weight_grad: Array, bias_grad: Array | None, *, work: list[Array]
+    x: Array, grad: Array, weight_grad: Array, bias_grad: Array | None, *, work: Scratch
 ) -> None:
     """weight_grad += grad^T @ x; bias_grad += sum of grad over the rows."""
     xp = array_module(x)

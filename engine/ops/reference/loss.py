@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from engine.memory import Array, ArraySpec
+from engine.memory import Array, ArraySpec, Scratch
 from engine.ops.operation import array_module, compute_dtype, operation
 
 
@@ -12,14 +12,7 @@ def _wide(x: Array, *ignored: Array, **options: float) -> list[ArraySpec]:
 
 @operation(workspace=_wide)
 def cross_entropy(
-    logits: Array,
-    targets: Array,
-    grad: Array | None,
-    totals: Array,
-    *,
-    smoothing: float,
-    factor: float,
-    work: list[Array],
+    logits: Array, targets: Array, grad: Array | None, totals: Array, *, smoothing: float, factor: float, work: Scratch
 ) -> None:
     """totals += (sum of losses, number of right answers); grad = (softmax(logits) - q) * factor.
 
@@ -48,7 +41,7 @@ def cross_entropy(
 
 @operation(workspace=_wide)
 def mean_squared_error(
-    outputs: Array, targets: Array, grad: Array | None, totals: Array, *, factor: float, work: list[Array]
+    outputs: Array, targets: Array, grad: Array | None, totals: Array, *, factor: float, work: Scratch
 ) -> None:
     """totals[0] += sum over samples of the mean over outputs of (y - t)^2; grad = 2 (y - t) / outputs * factor."""
     xp = array_module(outputs)
@@ -62,9 +55,7 @@ def mean_squared_error(
 
 
 @operation(workspace=_wide)
-def huber(
-    outputs: Array, targets: Array, grad: Array | None, totals: Array, *, factor: float, work: list[Array]
-) -> None:
+def huber(outputs: Array, targets: Array, grad: Array | None, totals: Array, *, factor: float, work: Scratch) -> None:
     """As the squared error with e^2 / 2 for |e| <= 1 and |e| - 1/2 beyond (Huber 1964): grad = clip(y - t, -1, 1) *
     factor.
     """
@@ -81,7 +72,7 @@ def huber(
 
 
 @operation(workspace=_wide)
-def regression_sums(outputs: Array, targets: Array, totals: Array, *, work: list[Array]) -> None:
+def regression_sums(outputs: Array, targets: Array, totals: Array, *, work: Scratch) -> None:
     """totals += sums over all values of (y - t)^2, |y - t|, t, t^2: what R^2 and the mean absolute error need."""
     xp = array_module(outputs)
     difference = work[0]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.memory import Array, ArraySpec
+from engine.memory import Array, ArraySpec, Scratch
 from engine.ops.operation import (
     array_module,
     bits_in_pieces,
@@ -23,7 +23,7 @@ from engine.ops.operation import (
 
 
 @operation(workspace=scratch_pieces(1))
-def channel_statistics(x: Array, mean: Array, variance: Array, *, work: list[Array]) -> None:
+def channel_statistics(x: Array, mean: Array, variance: Array, *, work: Scratch) -> None:
     """mean and (biased) variance of each channel; two passes, sums of pieces added up in float64."""
     xp = array_module(x)
     count = x.size // x.shape[-1]
@@ -55,7 +55,7 @@ def batch_norm(
     skip: Array | None,
     relu: bool,
     mask: Array | None,
-    work: list[Array],
+    work: Scratch,
 ) -> None:
     """out = gamma * (x - mean) * inv_std + beta [+ skip] [then max(., 0), with one bit an element in `mask` for >
     0].
@@ -91,7 +91,7 @@ def batch_norm_backward(
     *,
     relu: bool,
     mask: Array | None,
-    work: list[Array],
+    work: Scratch,
 ) -> None:
     """out = d loss / d x (out may be x itself); `grad` is left as the gradient by the sum before the ReLU.
 
@@ -135,7 +135,7 @@ def batch_norm_backward(
 
 @operation(workspace=scratch_pieces(1))
 def layer_norm(
-    x: Array, gamma: Array, beta: Array, mean: Array, inv_std: Array, out: Array, *, epsilon: float, work: list[Array]
+    x: Array, gamma: Array, beta: Array, mean: Array, inv_std: Array, out: Array, *, epsilon: float, work: Scratch
 ) -> None:
     """out = gamma * (x - mean) * inv_std + beta with the statistics of each row, which are kept in mean and inv_std."""
     xp = array_module(x)
@@ -162,7 +162,7 @@ def layer_norm_backward(
     beta_grad: Array,
     out: Array,
     *,
-    work: list[Array],
+    work: Scratch,
 ) -> None:
     """out = d loss / d x (out may be x itself).
 
@@ -187,7 +187,7 @@ def layer_norm_backward(
 
 
 @operation()
-def inverse_deviation(variance: Array, out: Array, *, epsilon: float, work: list[Array]) -> None:
+def inverse_deviation(variance: Array, out: Array, *, epsilon: float, work: Scratch) -> None:
     """out = 1 / sqrt(variance + epsilon) (out may be variance itself)."""
     xp = array_module(variance)
     xp.add(variance, variance.dtype.type(epsilon), out=out)
@@ -196,7 +196,7 @@ def inverse_deviation(variance: Array, out: Array, *, epsilon: float, work: list
 
 
 @operation()
-def move_average(value: Array, average: Array, *, momentum: float, factor: float = 1.0, work: list[Array]) -> None:
+def move_average(value: Array, average: Array, *, momentum: float, factor: float = 1.0, work: Scratch) -> None:
     """average = (1 - momentum) * average + momentum * factor * value."""
     average *= average.dtype.type(1.0 - momentum)
     average += value * average.dtype.type(momentum * factor)

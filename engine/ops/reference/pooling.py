@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.memory import Array, ArraySpec
+from engine.memory import Array, ArraySpec, Scratch
 from engine.ops.operation import PIECE_BYTES, array_module, compute_dtype, matching, operation, slices
 
 
@@ -14,7 +14,7 @@ def _images(out: Array) -> int:
     return max(1, min(out.shape[0], PIECE_BYTES // (4 * max(1, out.size // out.shape[0]))))
 
 
-def _in_pieces(pooled: Array, *others: Array | None, work: list[Array]) -> Iterator[list[Any]]:
+def _in_pieces(pooled: Array, *others: Array | None, work: Scratch) -> Iterator[list[Any]]:
     """The same images of every array, some at a time, and scratch for as many."""
     return matching(slices(pooled.shape[0], _images(pooled)), (pooled, *others), work)
 
@@ -34,7 +34,7 @@ def _position_scratch(out: Array, positions: Array | None, size: int) -> list[Ar
 
 
 @operation(workspace=lambda x, out, positions, *, size: _position_scratch(out, positions, size))
-def max_pool(x: Array, out: Array, positions: Array | None, *, size: int, work: list[Array]) -> None:
+def max_pool(x: Array, out: Array, positions: Array | None, *, size: int, work: Scratch) -> None:
     """out = the largest of each window, the first one where several are equal; NaN wins. Which one goes to
     `positions`.
     """
@@ -78,7 +78,7 @@ def _unpack(positions: Array, which: Array, size: int) -> None:
 
 
 @operation(workspace=lambda positions, grad, out, *, size: _position_scratch(grad, positions, size))
-def max_pool_backward(positions: Array, grad: Array, out: Array, *, size: int, work: list[Array]) -> None:
+def max_pool_backward(positions: Array, grad: Array, out: Array, *, size: int, work: Scratch) -> None:
     """out = grad at the position that was the largest of its window, 0 elsewhere."""
     xp = array_module(grad)
     for upstream, target, codes, which, here in _in_pieces(grad, out, positions, work=work):
@@ -96,7 +96,7 @@ def _sum_scratch(x: Array, out: Array, *, size: int = 1) -> list[ArraySpec]:
 
 
 @operation(workspace=_sum_scratch)
-def average_pool(x: Array, out: Array, *, size: int, work: list[Array]) -> None:
+def average_pool(x: Array, out: Array, *, size: int, work: Scratch) -> None:
     """out = the mean of each window."""
     for target, source, total in _in_pieces(out, x, work=work):
         total[...] = 0
@@ -107,7 +107,7 @@ def average_pool(x: Array, out: Array, *, size: int, work: list[Array]) -> None:
 
 
 @operation(workspace=lambda grad, out, *, size: _sum_scratch(grad, grad))
-def average_pool_backward(grad: Array, out: Array, *, size: int, work: list[Array]) -> None:
+def average_pool_backward(grad: Array, out: Array, *, size: int, work: Scratch) -> None:
     """out = grad / size^2 at every position of the window."""
     xp = array_module(grad)
     for upstream, target, share in _in_pieces(grad, out, work=work):
@@ -119,13 +119,13 @@ def average_pool_backward(grad: Array, out: Array, *, size: int, work: list[Arra
 
 
 @operation()
-def global_average(x: Array, out: Array, *, work: list[Array]) -> None:
+def global_average(x: Array, out: Array, *, work: Scratch) -> None:
     """out (N, C) = the mean over height and width."""
     out[...] = x.sum(axis=(1, 2), dtype=compute_dtype(x)) / (x.shape[1] * x.shape[2])
 
 
 @operation()
-def global_average_backward(grad: Array, out: Array, *, work: list[Array]) -> None:
+def global_average_backward(grad: Array, out: Array, *, work: Scratch) -> None:
     """out (N, H, W, C) = grad / (H * W) everywhere."""
     share = grad * compute_dtype(grad).type(1.0 / (out.shape[1] * out.shape[2]))
     out[...] = share[:, None, None, :]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from engine.memory import Array, ArraySpec
+from engine.memory import Array, ArraySpec, Scratch
 from engine.ops.operation import PIECE_BYTES, array_module, matching, operation, slices
 
 
@@ -11,7 +11,7 @@ def _scratch(value: Array, *arrays: Array | None, **options: float) -> list[Arra
     return [ArraySpec((min(value.size, PIECE_BYTES // value.dtype.itemsize),), value.dtype)] * 2
 
 
-def _in_pieces(*arrays: Array | None, work: list[Array]) -> Iterator[list[Any]]:
+def _in_pieces(*arrays: Array | None, work: Scratch) -> Iterator[list[Any]]:
     flat = [array.reshape(-1) if array is not None else None for array in arrays]
     return matching(slices(flat[0].size, work[0].size), flat, work)
 
@@ -26,7 +26,7 @@ def sgd_update(
     momentum: float,
     nesterov: bool,
     decay: float,
-    work: list[Array],
+    work: Scratch,
 ) -> None:
     """g = gradient + decay * value; v = momentum * v + g; value -= lr * (g + momentum * v if nesterov else v).
 
@@ -62,7 +62,7 @@ def adam_update(
     count: int,
     decay: float,
     decoupled: bool,
-    work: list[Array],
+    work: Scratch,
 ) -> None:
     """Adam (Kingma and Ba 2015); decoupled: AdamW (Loshchilov and Hutter 2019), where the decay bypasses the averages.
 
