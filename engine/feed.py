@@ -63,12 +63,9 @@ class Feed:
     def _host_slots(self) -> list[Slot]:
         """Where batches are prepared: the ledger's own data arrays on the CPU, buffers of the host for a card."""
         pairs = zip(self._learner.inputs, self._learner.targets, strict=True)
-        if not self._device.is_cuda:
-            return [Slot(inputs, targets) for inputs, targets in pairs]
-        return [
-            Slot(np.empty(inputs.shape, inputs.dtype), np.empty(targets.shape, targets.dtype))
-            for inputs, targets in pairs
-        ]
+        if self._device.is_cuda:
+            pairs = ([np.empty(array.shape, array.dtype) for array in pair] for pair in pairs)
+        return [Slot(*pair) for pair in pairs]
 
     def _on_device(self, batch: Batch) -> Batch:
         return Batch(

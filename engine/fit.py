@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
 
 from engine.forecast import Forecast, forecast
+from engine.layers import Tables
+from engine.memory import Shape
 from engine.settings import NOISY_BATCH, Settings
 
 MIXED_TIME = 1.1  # time of half-precision storage over float32 on a CPU, where it saves memory and not time
@@ -55,14 +56,7 @@ class Fit:
         return self.frontier[0]
 
 
-def fit(
-    tables: Sequence[dict[str, Any]],
-    input_shape: tuple[int, ...],
-    outputs: int,
-    settings: Settings,
-    budget: int,
-    **layout: int | None,
-) -> Fit:
+def fit(tables: Tables, input_shape: Shape, outputs: int, settings: Settings, budget: int, **layout: int | None) -> Fit:
     """Tries every split of the effective batch, which stays as it is, with each precision and recomputation.
 
     `layout`: `alignment`, `data_bytes` and `samples` as for `forecast`.

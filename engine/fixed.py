@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
@@ -26,21 +27,18 @@ def fixed_bytes(device: Device, kernels: str) -> int | None:
     """
     kept = Path(platformdirs.user_cache_dir("fnwork")) / "fixed.json"
     key = f"{device.name}, {kernels}, numpy {version('numpy')}, numba {version('numba')}"
-    try:
+    known = {}
+    with suppress(OSError, ValueError):
         known = json.loads(kept.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        known = {}
     if key not in known:
         command = [sys.executable, "-m", "engine.fixed", device.use, kernels]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             return None
         known[key] = int(done.stdout)
-        try:
+        with suppress(OSError):  # then it is measured again next time
             kept.parent.mkdir(parents=True, exist_ok=True)
             kept.write_text(json.dumps(known), encoding="utf-8")
-        except OSError:
-            pass  # measured again next time
     return known[key]
 
 

@@ -1,13 +1,12 @@
 """What a run will take, before it is launched: one window of the learner's own code on shapes alone."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.errors import InputError
-from engine.layers import Pass
+from engine.layers import Pass, Tables
 from engine.learner import Learner, shape_window
-from engine.memory import Memory, TimelinePoint
+from engine.memory import Memory, Shape, TimelinePoint
 from engine.model import chain
 from engine.ops import kernels_named
 from engine.ops.shapes import ShapeOperations
@@ -26,7 +25,7 @@ class LayerForecast:
     name: str
     parameters: int
     saved_bytes: int
-    output_shape: tuple[int, ...]
+    output_shape: Shape
     recomputed: bool
 
 
@@ -56,8 +55,8 @@ class Forecast:
 class _Request:
     """What is forecast: a network over a sample shape, trained so, on a device of that alignment."""
 
-    tables: Sequence[dict[str, Any]]
-    input_shape: tuple[int, ...]
+    tables: Tables
+    input_shape: Shape
     outputs: int
     settings: Settings
     alignment: int
@@ -72,8 +71,8 @@ class _Request:
 
 
 def forecast(
-    tables: Sequence[dict[str, Any]],
-    input_shape: tuple[int, ...],
+    tables: Tables,
+    input_shape: Shape,
     outputs: int,
     settings: Settings,
     *,
@@ -198,17 +197,9 @@ def _block_costs(request: _Request) -> list[BlockCost]:
         backward_peak = memory.peak["total"] - before - saved - next_current.nbytes
         if dx is not None:
             memory.give(dx)
-        costs.append(
-            BlockCost(
-                input=_size(memory, current.nbytes) if number else 0,
-                saved=saved,
-                forward_bytes=forward_peak - saved,
-                backward_bytes=backward_peak,
-                forward_work=forward_work,
-                backward_work=operations.flops,
-                rebuilds=block.rebuilds,
-            )
-        )
+        own_input = _size(memory, current.nbytes) if number else 0
+        work = (forward_work, operations.flops)
+        costs.append(BlockCost(own_input, saved, forward_peak - saved, backward_peak, *work, block.rebuilds))
         if number and not block.saves_input:
             memory.give(current)
         current = next_current

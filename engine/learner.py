@@ -3,7 +3,7 @@
 The trainer drives it with data; a forecast drives the same code with shapes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite, nan, sqrt
 from typing import Any
@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from engine.errors import InputError
-from engine.layers import Builder, Pass
+from engine.layers import Builder, Pass, Tables
 from engine.losses import TOTALS, Loss
-from engine.memory import Array, ArraySpec
+from engine.memory import Array, ArraySpec, Shape
 from engine.model import Model, chain
-from engine.ops import Operations, to_host
+from engine.ops import Operations, from_host, to_host
 from engine.optim import Optimizer
 from engine.precision import LossScale
 from engine.recompute import Plan
@@ -45,12 +45,7 @@ class Learner:
     """Model, optimizer, loss, loss scale and the data slots over one ledger."""
 
     def __init__(
-        self,
-        tables: Sequence[dict[str, Any]],
-        input_shape: tuple[int, ...],
-        outputs: int,
-        settings: Settings,
-        operations: Operations,
+        self, tables: Tables, input_shape: Shape, outputs: int, settings: Settings, operations: Operations
     ) -> None:
         self.settings, self.operations, self.memory = settings, operations, operations.memory
         builder = Builder(
@@ -190,10 +185,7 @@ def _fill(targets: Mapping[str, Array], sources: Mapping[str, np.ndarray], prefi
             part = "network" if prefix == "model." else "optimizer"
             raise InputError(f"the checkpoint is of another {part}: {name} should be {needed}, found {got}")
     for name, target in targets.items():
-        if isinstance(target, np.ndarray):
-            target[...] = found[name]
-        else:
-            target.set(np.ascontiguousarray(found[name], target.dtype))
+        from_host(found[name], target)
 
 
 def target_spec(settings: Settings, outputs: int) -> ArraySpec:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.memory import Array, Memory
+from engine.memory import Array
 from engine.ops import Operations
 
 TOTALS = 5  # loss; right answers or squared error; absolute error; sum of targets; sum of their squares
@@ -23,8 +23,7 @@ class Loss:
         self, operations: Operations, outputs: Array, targets: Array, totals: Array, factor: float | None
     ) -> Array | None:
         """Adds to `totals`; with a `factor` returns a new array, factor times the gradient of the summed loss."""
-        memory: Memory = operations.memory
-        grad = memory.take(outputs.shape, outputs.dtype, "gradients") if factor is not None else None
+        grad = operations.memory.take(outputs.shape, outputs.dtype, "gradients") if factor is not None else None
         factor = factor or 0.0
         if self.name == "cross-entropy":
             operations.cross_entropy(outputs, targets, grad, totals, smoothing=self.smoothing, factor=factor)

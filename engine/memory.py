@@ -20,6 +20,7 @@ CATEGORIES = ("weights", "gradients", "optimizer", "activations", "workspace", "
 
 SHORT_LIVED = ("gradients", "workspace")
 
+Shape = tuple[int, ...]
 Array = Any  # numpy.ndarray, cupy.ndarray or ArraySpec: the layers treat them alike
 Scratch = Sequence[Array]  # what an operation declared that it needs while it computes
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
 from engine.errors import InputError, nearest
-from engine.layers import LAYERS, Builder, Layer, LayerError, Parameter, Pass, Saved
+from engine.layers import LAYERS, Builder, Layer, LayerError, Parameter, Pass, Saved, Tables
 from engine.layers.activation import ReLU
 from engine.layers.conv import Conv
 from engine.layers.linear import Linear
 from engine.layers.norm import BatchNorm
 from engine.layers.residual import Residual
-from engine.memory import Array
+from engine.memory import Array, Shape
 from engine.recompute import Plan
 
 
@@ -94,13 +94,7 @@ class Block:
 class Model:
     """The chain of blocks over one sample shape."""
 
-    def __init__(
-        self,
-        tables: Sequence[dict[str, Any]],
-        input_shape: tuple[int, ...],
-        builder: Builder,
-        keep_fp32: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, tables: Tables, input_shape: Shape, builder: Builder, keep_fp32: Sequence[str] = ()) -> None:
         self.layers = _make_layers(tables, input_shape, builder, tuple(keep_fp32))
         self.parameters: list[Parameter] = builder.parameters
         self.input_dtype = builder.activation_dtype
@@ -189,9 +183,7 @@ class Model:
         return following.action == "save" and self._needs_held(following.block, saved)
 
 
-def _make_layers(
-    tables: Sequence[dict[str, Any]], input_shape: tuple[int, ...], builder: Builder, keep_fp32: tuple[str, ...]
-) -> list[Layer]:
+def _make_layers(tables: Tables, input_shape: Shape, builder: Builder, keep_fp32: tuple[str, ...]) -> list[Layer]:
     """Constructs and builds the layers in order; a ReLU right behind a batch norm becomes part of it."""
     if not tables:
         raise InvalidLayer(0, "the model has no layers")
@@ -199,30 +191,27 @@ def _make_layers(
     counts: dict[str, int] = {}
     merged: list[str] = []
     shape, dtype = tuple(input_shape), builder.activation_dtype
-    for index, table in enumerate(tables):
-        layer = _construct(index, table)
-        kind = table["type"]
-        counts[kind] = counts.get(kind, 0) + 1
-        name, layer.index = str(table.get("name") or f"{kind}{counts[kind]}"), index
-        if any(name == other.name for other in layers):
-            raise InvalidLayer(index, f"the name {name!r} is taken by an earlier layer")
-        if isinstance(layer, ReLU) and layers and isinstance(layers[-1], BatchNorm) and not layers[-1].relu:
-            layers[-1].relu = True
-            merged.append(name)
-            if name in keep_fp32:
-                dtype = layers[-1].dtype = builder.parameter_dtype
-            continue
-        input_dtype, dtype = dtype, builder.parameter_dtype if name in keep_fp32 else builder.activation_dtype
-        try:
+    try:
+        for index, table in enumerate(tables):
+            layer, kind = _construct(table), table["type"]
+            counts[kind] = counts.get(kind, 0) + 1
+            name, layer.index = str(table.get("name") or f"{kind}{counts[kind]}"), index
+            if any(name == other.name for other in layers):
+                raise LayerError(f"the name {name!r} is taken by an earlier layer")
+            if isinstance(layer, ReLU) and layers and isinstance(layers[-1], BatchNorm) and not layers[-1].relu:
+                layers[-1].relu = True
+                merged.append(name)
+                if name in keep_fp32:
+                    dtype = layers[-1].dtype = builder.parameter_dtype
+                continue
+            input_dtype, dtype = dtype, builder.parameter_dtype if name in keep_fp32 else builder.activation_dtype
             shape = layer.place(builder, name, shape, input_dtype, dtype)
-        except LayerError as error:
-            raise InvalidLayer(index, str(error)) from None
-        layers.append(layer)
-    if shape != (builder.outputs,):
-        raise InvalidLayer(
-            len(tables) - 1,
-            f"the network ends in {shape}, the task needs ({builder.outputs},): end with a linear layer",
-        )
+            layers.append(layer)
+        if shape != (builder.outputs,):
+            needed = f"the task needs ({builder.outputs},): end with a linear layer"
+            raise LayerError(f"the network ends in {shape}, {needed}")
+    except LayerError as error:
+        raise InvalidLayer(index, str(error)) from None
     if not builder.parameters:
         raise InvalidLayer(0, "the network has nothing to train: it needs a layer with weights, such as linear or conv")
     _check_names(keep_fp32, [*(layer.name for layer in layers), *merged])
@@ -233,19 +222,14 @@ def _make_layers(
     return layers
 
 
-def _construct(index: int, table: dict[str, Any]) -> Layer:
+def _construct(table: dict[str, Any]) -> Layer:
     kind = table.get("type")
     if kind not in LAYERS:
-        known = ", ".join(LAYERS)
-        raise InvalidLayer(index, f"unknown type {kind!r}: expected one of {known}{nearest(str(kind), LAYERS)}")
+        raise LayerError(f"unknown type {kind!r}: expected one of {', '.join(LAYERS)}{nearest(str(kind), LAYERS)}")
     try:
         return LAYERS[kind](**{key: value for key, value in table.items() if key not in ("type", "name")})
-    except LayerError as error:
-        raise InvalidLayer(index, str(error)) from None
     except TypeError as error:
-        raise InvalidLayer(
-            index, f"{kind}: {str(error).removeprefix(f'{LAYERS[kind].__name__}.__init__() ')}"
-        ) from None
+        raise LayerError(f"{kind}: {str(error).removeprefix(f'{LAYERS[kind].__name__}.__init__() ')}") from None
 
 
 def _check_names(names: Sequence[str], known: Sequence[str]) -> None:

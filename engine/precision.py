@@ -27,14 +27,12 @@ class LossScale:
     def update(self, finite: bool) -> str:
         """Enters the outcome of one window; says why the scale moved, or ''."""
         if not finite:
-            self.clean = 0
-            self.skips += 1
+            self.clean, self.skips = 0, self.skips + 1
             if self.dynamic and self.scale > FLOOR:
                 self.scale = max(FLOOR, self.scale / 2.0)
                 return "gradients not finite"
             return ""
-        self.skips = 0
-        self.clean += 1
+        self.clean, self.skips = self.clean + 1, 0
         if self.dynamic and self.clean >= self.growth_interval:
             self.clean = 0
             if self.scale * 2.0 < float("inf"):

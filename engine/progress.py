@@ -44,11 +44,8 @@ class Progress:
         """Closes the epoch with its results; whether they are the best so far."""
         better = self._is_better(values)
         if better:
-            self.best = {
-                name: value
-                for name, value in values.items()
-                if name in ("epoch", "step") or name.startswith(("train_", "val_"))
-            }
+            kept = (name for name in values if name in ("epoch", "step") or name.startswith(("train_", "val_")))
+            self.best = {name: values[name] for name in kept}
         self.epochs_without_better = 0 if better else self.epochs_without_better + 1
         self.epoch, self.micro = self.epoch + 1, 0
         self._clear()

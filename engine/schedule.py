@@ -4,9 +4,8 @@ from math import cos, pi
 
 from engine.settings import Settings
 
-STEP_FACTOR = (
-    0.1  # the "step" schedule: a tenth of the rate after half of the updates, a hundredth after three quarters
-)
+# the "step" schedule: a tenth of the rate after half of the updates, a hundredth after three quarters
+STEP_FACTOR = 0.1
 
 
 def learning_rate(settings: Settings, update: int, updates_per_epoch: int) -> float:

@@ -24,6 +24,7 @@ from engine.events import Event
 from engine.feed import Feed
 from engine.fit import advice, fit
 from engine.forecast import forecast
+from engine.layers import Tables
 from engine.learner import Learner, Update
 from engine.losses import TOTALS, metrics
 from engine.memory import BudgetExceeded, Memory
@@ -49,12 +50,7 @@ class Trainer:
     """
 
     def __init__(
-        self,
-        layers: Sequence[dict[str, Any]],
-        data: DataSet,
-        settings: Settings,
-        device: str = "auto",
-        augment: Sequence[str] = (),
+        self, layers: Tables, data: DataSet, settings: Settings, device: str = "auto", augment: Sequence[str] = ()
     ) -> None:
         _check(data, settings)
         self.data, self.settings = data, settings
@@ -64,12 +60,8 @@ class Trainer:
         self._layout = {"alignment": self.device.alignment, "data_bytes": data_bytes, "samples": len(data.train)}
         self.forecast = forecast(*self._network, settings, **self._layout)
         self._refuse_over_budget()
-        self.memory = Memory(
-            self.device.allocate,
-            capacity=self.forecast.reserved - data_bytes,
-            budget=settings.budget,
-            alignment=self.device.alignment,
-        )
+        capacity = self.forecast.reserved - data_bytes
+        self.memory = Memory(self.device.allocate, capacity, settings.budget, self.device.alignment)
         if data_bytes:
             self.memory.adopt(data_bytes, "data")
         operations = Operations(self.memory, kernels_named(self.forecast.kernels))

@@ -38,9 +38,8 @@ def res3(width: float = 1.0, blocks: int = 5) -> list[LayerTable]:
     layers: list[LayerTable] = []
     for channels in (32, 64, 128):
         for block in range(blocks):
-            layers.append(
-                {"type": "residual", "out": max(1, round(channels * width)), "stride": 2 if block == 0 else 1}
-            )
+            stride = 2 if block == 0 else 1
+            layers.append({"type": "residual", "out": max(1, round(channels * width)), "stride": stride})
     return [*layers, {"type": "global_average"}, {"type": "linear"}]
 
 

@@ -49,9 +49,9 @@ def draw(augmentation: Augmentation, seed: int, epoch: int, samples: int) -> Dra
     random = draws.generator(seed, draws.AUGMENT, epoch)
     padding = augmentation.padding
     shift = random.integers(-padding, padding + 1, size=(samples, 2), dtype=np.int16)
-    flip = (
-        random.integers(0, 2, size=samples, dtype=np.uint8).view(bool) if augmentation.flip else np.zeros(samples, bool)
-    )
+    flip = np.zeros(samples, bool)
+    if augmentation.flip:
+        flip = random.integers(0, 2, size=samples, dtype=np.uint8).view(bool)
     return Draws(shift, flip)
 
 

@@ -39,32 +39,23 @@ def read(path: Path) -> Table:
     except (OSError, ValueError) as error:  # ValueError: a name that no file can have
         raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     text = _decoded(path, data)
-    separator = _sniffed(text)
-    try:
-        rows = _rows(text, separator)
-        _, header = next(rows, (1, []))
-        names = _names(path, header)
-        lines, cells = [], []
-        for line, row in rows:
-            if len(row) != len(names):
-                raise InputError(
-                    f"{path}, line {line}: {len(row)} values, but the header names {len(names)} columns "
-                    f"(separator: {SEPARATORS[separator]})"
-                )
-            lines.append(line)
-            cells.append([cell.strip() for cell in row])
-    except _Malformed as error:
-        raise InputError(f"{path}, line {error.line}: {error}") from None
+    separator = _sniffed(path, text)
+    rows = _rows(path, text, separator)
+    _, header = next(rows, (1, []))
+    names = _names(path, header)
+    lines, cells = [], []
+    for line, row in rows:
+        if len(row) != len(names):
+            raise InputError(
+                f"{path}, line {line}: {len(row)} values, but the header names {len(names)} columns "
+                f"(separator: {SEPARATORS[separator]})"
+            )
+        lines.append(line)
+        cells.append([cell.strip() for cell in row])
     if not cells:
         raise InputError(f"{path}: there are no rows below the header")
     columns = dict(zip(names, zip(*cells, strict=True), strict=True))
     return Table(str(path), columns, tuple(lines), hashlib.sha256(data).hexdigest())
-
-
-class _Malformed(Exception):
-    def __init__(self, line: int, message: str):
-        super().__init__(message)
-        self.line = line
 
 
 def _decoded(path: Path, data: bytes) -> str:
@@ -77,7 +68,7 @@ def _decoded(path: Path, data: bytes) -> str:
         raise InputError(f"{path}, line {line}: the text is not UTF-8; save it as UTF-8") from None
 
 
-def _rows(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
+def _rows(path: Path, text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
     """The rows that are not blank, each with the line it begins on."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
     while True:
@@ -87,20 +78,20 @@ def _rows(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
         except StopIteration:
             return
         except csv.Error as error:
-            raise _Malformed(line, f"this is not well-formed CSV: {error}") from None
+            raise InputError(f"{path}, line {line}: this is not well-formed CSV: {error}") from None
         if any(cell.strip() for cell in row):
             yield line, row
 
 
-def _sniffed(text: str) -> str:
+def _sniffed(path: Path, text: str) -> str:
     """The separator under which the first rows have the same number of values, and the most of them."""
 
     def score(separator: str) -> tuple[bool, int]:
         widths = []
         try:
-            for _, row in islice(_rows(text, separator), _ROWS_TO_SNIFF):
+            for _, row in islice(_rows(path, text, separator), _ROWS_TO_SNIFF):
                 widths.append(len(row))
-        except _Malformed:
+        except InputError:
             return False, max(widths[:1], default=0)
         return len(set(widths)) == 1 and widths[0] > 1, max(widths[:1], default=0)
 

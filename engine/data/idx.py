@@ -79,10 +79,7 @@ def _header(path: Path, file: BinaryIO, dimensions: int) -> tuple[int, ...]:
 
 def _fill(file: BinaryIO, target: memoryview) -> int:
     filled = 0
-    while filled < len(target):
-        # Pieces, because a gzip reader takes memory for as much as it is asked for.
-        piece = file.readinto(target[filled : filled + (1 << 20)])
-        if not piece:
-            break
+    # Pieces, because a gzip reader takes memory for as much as it is asked for.
+    while piece := file.readinto(target[filled : filled + (1 << 20)]):
         filled += piece
     return filled

@@ -56,25 +56,15 @@ def info(settings: DataSettings) -> DataInfo:
     train_shape = _shape(train_images, train_labels)
     test_shape = _shape(test_images, test_labels)
     _check_same_size(test_images, test_shape, train_shape)
-    samples, test_samples = train_shape[0], test_shape[0]
+    (samples, height, width), test_samples = train_shape, test_shape[0]
     if settings.validation == "test":
         validation_samples, test_samples = test_samples, 0
     else:
         validation_samples = validation_count(samples, settings.validation)
         samples -= validation_samples
-    classes = CLASSES[settings.dataset]
-    pixels = train_shape[1] * train_shape[2]
-    return DataInfo(
-        name=settings.dataset,
-        task="classification",
-        input_shape=(*train_shape[1:], 1),
-        outputs=len(classes),
-        classes=classes,
-        train_samples=samples,
-        validation_samples=validation_samples,
-        test_samples=test_samples,
-        nbytes=(samples + validation_samples + test_samples) * (pixels + np.dtype(np.int32).itemsize),
-    )
+    classes, parts = CLASSES[settings.dataset], (samples, validation_samples, test_samples)
+    nbytes = sum(parts) * (height * width + np.dtype(np.int32).itemsize)
+    return DataInfo(settings.dataset, "classification", (height, width, 1), len(classes), classes, *parts, nbytes)
 
 
 def _folder(settings: DataSettings) -> Path:

@@ -2,8 +2,9 @@
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from queue import SimpleQueue
 
 import numpy as np
@@ -30,6 +31,9 @@ class Batch:
     inputs: np.ndarray
     targets: np.ndarray
     count: int
+
+
+Job = Callable[[Slot], Batch]  # prepares one batch in a slot
 
 
 class Loader:
@@ -88,7 +92,7 @@ class Loader:
         finally:
             production.stop()
 
-    def _jobs(self, epoch: int, start: int) -> Iterator["_Job"]:
+    def _jobs(self, epoch: int, start: int) -> Iterator[Job]:
         samples = len(self._part)
         if self._shuffle:
             order = draws.generator(self._seed, draws.ORDER, epoch).permutation(samples)
@@ -96,30 +100,21 @@ class Loader:
             order = np.arange(samples)
         self._copier.begin(self._seed, epoch)
         for begin in range(start * self._micro_batch, samples, self._micro_batch):
-            yield _Job(self._part, self._copier, order, slice(begin, min(begin + self._micro_batch, samples)))
+            span = slice(begin, min(begin + self._micro_batch, samples))
+            yield partial(self._fill, order[span], span)
 
-
-@dataclass(frozen=True)
-class _Job:
-    """One batch to prepare: places `span` of the epoch's `order`."""
-
-    part: Part
-    copier: "_PlainCopier | _ImageCopier"
-    order: np.ndarray
-    span: slice
-
-    def fill(self, slot: Slot) -> Batch:
-        rows = self.order[self.span]
+    def _fill(self, rows: np.ndarray, places: slice, slot: Slot) -> Batch:
+        """Prepares the samples `rows`, which stand at `places` of the epoch."""
         inputs, targets = slot.inputs[: len(rows)], slot.targets[: len(rows)]
-        self.copier.copy(rows, self.span, inputs)
-        np.take(self.part.targets, rows, axis=0, out=targets, mode="clip")
+        self._copier.copy(rows, places, inputs)
+        np.take(self._part.targets, rows, axis=0, out=targets, mode="clip")
         return Batch(inputs, targets, len(rows))
 
 
 class _Production:
     """One epoch's background thread, and the two queues between it and the consumer: free slots and ready batches."""
 
-    def __init__(self, slots: Sequence[Slot], jobs: Iterator[_Job]):
+    def __init__(self, slots: Sequence[Slot], jobs: Iterator[Job]):
         self._free: SimpleQueue[Slot | None] = SimpleQueue()
         self._ready: SimpleQueue[tuple[Slot, Batch] | BaseException | None] = SimpleQueue()
         self._held: Slot | None = None
@@ -150,13 +145,13 @@ class _Production:
         self._free.put(None)
         self._thread.join()
 
-    def _run(self, jobs: Iterator[_Job]) -> None:
+    def _run(self, jobs: Iterator[Job]) -> None:
         try:
             for job in jobs:
                 slot = self._free.get()
                 if self._stopping:
                     break
-                self._ready.put((slot, job.fill(slot)))
+                self._ready.put((slot, job(slot)))
         except BaseException as error:
             self._ready.put(error)
         self._ready.put(None)

@@ -1,6 +1,5 @@
 """A CSV file as a data set: columns typed and scaled by the train rows, the target split off."""
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -32,19 +31,16 @@ def load(settings: DataSettings, seed: int) -> DataSet:
         classes, targets = (), _target_values(target, decimal_comma)
     train_rows, validation_rows = split(targets, settings.validation, seed)
     fitted, notes = _fit(others, train_rows, decimal_comma)
-    preprocessing = Preprocessing(
-        task=settings.task,
-        input_shape=(sum(len(column.features) for column in fitted),),
-        classes=classes,
-        columns=fitted,
-        target=settings.target,
-        decimal_comma=decimal_comma,
-    )
-    if settings.task == "regression":
-        targets, preprocessing = _standardised(targets, train_rows, preprocessing)
+    if settings.task == "classification":
+        scaling = {}
+    else:
+        targets, scaling = _standardised(targets, train_rows, settings.target)
+    shape = (sum(len(column.features) for column in fitted),)
+    table_fields = {"columns": fitted, "target": settings.target, "decimal_comma": decimal_comma}
+    preprocessing = Preprocessing(settings.task, shape, classes, **table_fields, **scaling)
     inputs, more_notes = preprocessing.transform_table(table)
     train, validation = (Part(inputs[rows], targets[rows]) for rows in (train_rows, validation_rows))
-    shape, fingerprint, notes = preprocessing.input_shape, table.digest[:16], (*notes, *more_notes)
+    fingerprint, notes = table.digest[:16], (*notes, *more_notes)
     return DataSet(
         settings.dataset, settings.task, train, validation, None, shape, classes, preprocessing, fingerprint, notes
     )
@@ -86,18 +82,16 @@ def _target_values(target: Cells, decimal_comma: bool) -> np.ndarray:
     return values[:, None]
 
 
-def _standardised(
-    values: np.ndarray, train_rows: np.ndarray, preprocessing: Preprocessing
-) -> tuple[np.ndarray, Preprocessing]:
+def _standardised(values: np.ndarray, train_rows: np.ndarray, target: str) -> tuple[np.ndarray, dict[str, float]]:
     """Targets at mean 0 and standard deviation 1 over the train rows, float32, and how to undo it."""
     mean, std = float(values[train_rows].mean()), float(values[train_rows].std())
     if np.ptp(values[train_rows]) == 0 or std == 0:
-        raise InputError(f'data.target: column "{preprocessing.target}" has the same value in every train row')
+        raise InputError(f'data.target: column "{target}" has the same value in every train row')
     with np.errstate(over="ignore"):
         scaled = ((values - mean) / std).astype(np.float32)
     if not np.isfinite(scaled).all():
-        raise InputError(f'data.target: column "{preprocessing.target}" has values too far apart to be scaled')
-    return scaled, dataclasses.replace(preprocessing, target_mean=mean, target_std=std)
+        raise InputError(f'data.target: column "{target}" has values too far apart to be scaled')
+    return scaled, {"target_mean": mean, "target_std": std}
 
 
 def _fit(

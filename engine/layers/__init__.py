@@ -1,7 +1,7 @@
 """All layer types by the name they have in a spec; the constructor's arguments are the keys of the layer's table."""
 
 from engine.layers.activation import GELU, Dropout, ReLU, SiLU
-from engine.layers.base import Builder, Layer, LayerError, Parameter, Pass, Saved
+from engine.layers.base import Builder, Layer, LayerError, Parameter, Pass, Saved, Tables
 from engine.layers.conv import Conv
 from engine.layers.linear import Flatten, Linear
 from engine.layers.norm import BatchNorm, LayerNorm
@@ -24,4 +24,4 @@ LAYERS: dict[str, type[Layer]] = {
     "residual": Residual,
 }
 
-__all__ = ["LAYERS", "Builder", "Layer", "LayerError", "Parameter", "Pass", "Saved"]
+__all__ = ["LAYERS", "Builder", "Layer", "LayerError", "Parameter", "Pass", "Saved", "Tables"]

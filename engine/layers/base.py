@@ -8,7 +8,7 @@ Memory moves by three rules, the same for every layer.
   the input itself, which the caller keeps and enters.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from math import sqrt
 from typing import Any, ClassVar
@@ -16,10 +16,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from engine.errors import InputError
-from engine.memory import Array, ArraySpec, Memory
-from engine.ops import Operations
+from engine.memory import Array, ArraySpec, Memory, Shape
+from engine.ops import Operations, from_host
 
 Saved = dict[str, Array]
+Tables = Sequence[dict[str, Any]]  # layers as a spec's [[model.layers]] describe them
 
 
 class LayerError(InputError):
@@ -72,7 +73,7 @@ class Builder:
     count: int = 0
     parameters: list[Parameter] = field(default_factory=list)
 
-    def parameter(self, name: str, shape: tuple[int, ...], fan_in: int = 0, value: float = 0.0) -> Parameter:
+    def parameter(self, name: str, shape: Shape, fan_in: int = 0, value: float = 0.0) -> Parameter:
         """A new parameter: uniform in +-1 / sqrt(fan_in) where a fan-in is given, else filled with `value`."""
         made = Parameter(
             name,
@@ -81,19 +82,17 @@ class Builder:
             decay=len(shape) > 1,
         )
         self.count += 1
-        if not isinstance(made.value, ArraySpec):
-            if fan_in:
-                bound = 1.0 / sqrt(fan_in)
-                draws = np.random.Generator(np.random.Philox(key=[self.seed, self.count]))
-                host = made.value if isinstance(made.value, np.ndarray) else np.empty(shape, self.parameter_dtype)
-                draws.random(out=host, dtype=host.dtype)
-                host *= 2.0 * bound
-                host -= bound
-                if host is not made.value:
-                    made.value.set(host)
-            else:
-                made.value[...] = value
-            made.gradient[...] = 0
+        self.operations.fill(made.gradient, 0.0)
+        if not fan_in:
+            self.operations.fill(made.value, value)
+        elif not isinstance(made.value, ArraySpec):
+            bound = 1.0 / sqrt(fan_in)
+            draws = np.random.Generator(np.random.Philox(key=[self.seed, self.count]))
+            host = made.value if isinstance(made.value, np.ndarray) else np.empty(shape, self.parameter_dtype)
+            draws.random(out=host, dtype=host.dtype)
+            host *= 2.0 * bound
+            host -= bound
+            from_host(host, made.value)
         self.parameters.append(made)
         return made
 
@@ -111,21 +110,19 @@ class Layer:
     keeps_input: ClassVar[bool] = False  # backward needs the input
     name: str = ""
     index: int = 0
-    input_shape: tuple[int, ...] = ()
-    output_shape: tuple[int, ...] = ()
+    input_shape: Shape = ()
+    output_shape: Shape = ()
     dtype: np.dtype
     input_dtype: np.dtype
     needs_input_gradient: bool = True
 
-    def place(
-        self, builder: Builder, name: str, input_shape: tuple[int, ...], input_dtype: np.dtype, dtype: np.dtype
-    ) -> tuple[int, ...]:
+    def place(self, builder: Builder, name: str, input_shape: Shape, input_dtype: np.dtype, dtype: np.dtype) -> Shape:
         """Builds the layer under its name, behind inputs of that shape and dtype; returns the shape of its output."""
         self.name, self.input_shape, self.input_dtype, self.dtype = name, input_shape, input_dtype, dtype
         self.output_shape = self.build(builder, input_shape)
         return self.output_shape
 
-    def build(self, builder: Builder, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+    def build(self, builder: Builder, input_shape: Shape) -> Shape:
         """Makes the parameters for one sample of `input_shape` and returns the shape of one output sample."""
         return input_shape
 
@@ -187,7 +184,7 @@ def take_over(array: Array, run: Pass) -> Array:
     return array
 
 
-def image_shape(layer: str, input_shape: tuple[int, ...]) -> tuple[int, int, int]:
+def image_shape(layer: str, input_shape: Shape) -> tuple[int, int, int]:
     """Height, width and channels; refuses what is no image."""
     if len(input_shape) != 3:
         raise LayerError(f"{layer} needs images (height, width, channels), got {input_shape}")

@@ -1,7 +1,7 @@
 """Two-dimensional convolution of NHWC images."""
 
 from engine.layers.base import Builder, Layer, LayerError, Pass, Saved, image_shape, positive
-from engine.memory import Array
+from engine.memory import Array, Shape
 
 SAME = -1
 
@@ -22,7 +22,7 @@ class Conv(Layer):
         self.out, self.kernel, self.stride, self.bias = out, kernel, stride, bias
         self.padding = kernel // 2 if padding == SAME else padding
 
-    def build(self, builder: Builder, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+    def build(self, builder: Builder, input_shape: Shape) -> Shape:
         *size, channels = image_shape("conv", input_shape)
         height, width = ((pixels + 2 * self.padding - self.kernel) // self.stride + 1 for pixels in size)
         if min(height, width) < 1:

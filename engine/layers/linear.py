@@ -3,7 +3,7 @@
 from math import prod
 
 from engine.layers.base import Builder, Layer, LayerError, Pass, Saved, positive
-from engine.memory import Array
+from engine.memory import Array, Shape
 
 
 class Linear(Layer):
@@ -16,7 +16,7 @@ class Linear(Layer):
             positive("linear", "out", out)
         self.out, self.bias = out, bias
 
-    def build(self, builder: Builder, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+    def build(self, builder: Builder, input_shape: Shape) -> Shape:
         if len(input_shape) != 1:
             raise LayerError(
                 f"linear needs one row of numbers a sample, got {input_shape}; "
@@ -45,7 +45,7 @@ class Flatten(Layer):
 
     cheap = True
 
-    def build(self, builder: Builder, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+    def build(self, builder: Builder, input_shape: Shape) -> Shape:
         return (prod(input_shape),)
 
     def forward(self, x: Array, run: Pass, saved: Saved | None) -> Array:

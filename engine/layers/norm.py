@@ -1,7 +1,7 @@
 """Batch norm and layer norm."""
 
 from engine.layers.base import Builder, Layer, LayerError, Pass, Saved
-from engine.memory import Array, ArraySpec
+from engine.memory import Array, ArraySpec, Shape
 
 
 def _check_epsilon(layer: str, epsilon: float) -> None:
@@ -27,16 +27,17 @@ class BatchNorm(Layer):
             raise LayerError(f"batch_norm: momentum must lie above 0 and at most at 1, got {momentum}")
         self.momentum, self.epsilon = momentum, epsilon
 
-    def build(self, builder: Builder, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+    def build(self, builder: Builder, input_shape: Shape) -> Shape:
         channels = input_shape[-1]
         self.gamma = builder.parameter(f"{self.name}.gamma", (channels,), value=1.0)
         self.beta = builder.parameter(f"{self.name}.beta", (channels,), value=0.0)
-        self.running_mean = builder.buffer(channels, 0.0)
-        self.running_variance = builder.buffer(channels, 1.0)
-        self._pending_mean = builder.buffer(channels, 0.0)
-        self._pending_variance = builder.buffer(channels, 1.0)
-        self._mean = builder.buffer(channels, 0.0, "activations")
-        self._inv_std = builder.buffer(channels, 1.0, "activations")
+
+        def statistics(category: str = "weights") -> tuple[Array, Array]:
+            return builder.buffer(channels, 0.0, category), builder.buffer(channels, 1.0, category)
+
+        self.running_mean, self.running_variance = statistics()
+        self._pending_mean, self._pending_variance = statistics()
+        self._mean, self._inv_std = statistics("activations")
         self._operations = builder.operations
         return input_shape
 
@@ -102,7 +103,7 @@ class LayerNorm(Layer):
         _check_epsilon("layer_norm", epsilon)
         self.epsilon = epsilon
 
-    def build(self, builder: Builder, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+    def build(self, builder: Builder, input_shape: Shape) -> Shape:
         self.gamma = builder.parameter(f"{self.name}.gamma", input_shape[-1:], value=1.0)
         self.beta = builder.parameter(f"{self.name}.beta", input_shape[-1:], value=0.0)
         self._parameter_dtype = builder.parameter_dtype

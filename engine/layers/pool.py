@@ -1,7 +1,7 @@
 """Pooling layers over windows that do not overlap, and the average over the whole image."""
 
 from engine.layers.base import Builder, Layer, LayerError, Pass, Saved, image_shape, positive
-from engine.memory import Array, ArraySpec
+from engine.memory import Array, ArraySpec, Shape
 from engine.ops.packing import packed_positions
 
 
@@ -15,7 +15,7 @@ class _Pool(Layer):
         positive(self.kind, "size", size)
         self.size = size
 
-    def build(self, builder: Builder, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+    def build(self, builder: Builder, input_shape: Shape) -> Shape:
         *image, channels = image_shape(self.kind, input_shape)
         height, width = (pixels // self.size for pixels in image)
         if min(height, width) < 1:
@@ -62,7 +62,7 @@ class GlobalAverage(Layer):
 
     cheap = True
 
-    def build(self, builder: Builder, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+    def build(self, builder: Builder, input_shape: Shape) -> Shape:
         return image_shape("global_average", input_shape)[2:]
 
     def forward(self, x: Array, run: Pass, saved: Saved | None) -> Array:

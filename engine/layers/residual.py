@@ -3,7 +3,7 @@
 from engine.layers.base import Builder, Layer, Pass, Saved, image_shape, positive, take_over
 from engine.layers.conv import Conv
 from engine.layers.norm import BatchNorm
-from engine.memory import Array, ArraySpec
+from engine.memory import Array, ArraySpec, Shape
 from engine.ops.packing import packed_mask
 
 
@@ -22,7 +22,7 @@ class Residual(Layer):
         positive("residual", "stride", stride)
         self.out, self.stride = out, stride
 
-    def build(self, builder: Builder, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+    def build(self, builder: Builder, input_shape: Shape) -> Shape:
         *_, channels = image_shape("residual", input_shape)
         self.conv1, self.norm1 = Conv(self.out, stride=self.stride, bias=False), BatchNorm()
         self.conv2, self.norm2 = Conv(self.out, bias=False), BatchNorm()

@@ -37,3 +37,11 @@ class Operations:
 def to_host(array: Array) -> np.ndarray:
     """The array itself on the CPU, a copy of one on a card."""
     return array if isinstance(array, np.ndarray) else array.get()
+
+
+def from_host(values: np.ndarray, target: Array) -> None:
+    """Copies values of the CPU into an array, wherever that lies."""
+    if isinstance(target, np.ndarray):
+        target[...] = values
+    else:
+        target.set(np.ascontiguousarray(values, target.dtype))

@@ -96,17 +96,5 @@ def in_pieces(first: Array, *others: Array | None, work: Scratch = ()) -> Iterat
     return matching(pieces(first), arrays, work)
 
 
-def bits_in_pieces(mask: Array | None, array: Array) -> Iterator[Array | None]:
-    """The bytes of a packed mask that belong to each piece of `array`."""
-    channels = array.shape[-1]
-    spans = (slice(piece.start * channels // 8, -(-piece.stop * channels // 8)) for piece in pieces(array))
-    return (mask if mask is None else mask[span] for span in spans)
-
-
-def unpacked(bits: Array, shape: tuple[int, ...]) -> Array:
-    """One 0 or 1 an element of `shape`."""
-    return array_module(bits).unpackbits(bits)[: prod(shape)].reshape(shape)
-
-
 def _elementwise_flops(*arguments: Any, **options: Any) -> float:
     return 10.0 * max((argument.size for argument in arguments if hasattr(argument, "shape")), default=0)

@@ -6,16 +6,8 @@ from typing import Any
 import numpy as np
 
 from engine.memory import Array, Scratch
-from engine.ops.operation import (
-    array_module,
-    bits_in_pieces,
-    compute_dtype,
-    in_pieces,
-    operation,
-    piece_scratch,
-    scratch_pieces,
-    unpacked,
-)
+from engine.ops.operation import array_module, compute_dtype, in_pieces, operation, piece_scratch, scratch_pieces
+from engine.ops.packing import bits_in_pieces, unpacked
 
 _GELU_SLOPE = sqrt(2.0 / pi)
 _GELU_CUBE = 0.044715

@@ -9,13 +9,13 @@ from itertools import product
 
 import numpy as np
 
-from engine.memory import Array, ArraySpec, Scratch
+from engine.memory import Array, ArraySpec, Scratch, Shape
 from engine.ops.operation import array_module, compute_dtype, operation, slices
 
 COLUMN_BYTES = 1 << 21
 
 
-def _piece_size(out_shape: tuple[int, ...], row_length: int, dtype: np.dtype) -> tuple[int, int]:
+def _piece_size(out_shape: Shape, row_length: int, dtype: np.dtype) -> tuple[int, int]:
     """(images, rows) of the output whose columns fill about COLUMN_BYTES: whole images, or some rows of one."""
     batch, height, width, _ = out_shape
     positions = COLUMN_BYTES // (row_length * dtype.itemsize)
@@ -24,9 +24,7 @@ def _piece_size(out_shape: tuple[int, ...], row_length: int, dtype: np.dtype) ->
     return 1, max(1, positions // width)
 
 
-def _column_workspace(
-    source: Array, out_shape: tuple[int, ...], kernel: int, stride: int, dtype: np.dtype
-) -> list[ArraySpec]:
+def _column_workspace(source: Array, out_shape: Shape, kernel: int, stride: int, dtype: np.dtype) -> list[ArraySpec]:
     """Scratch of one piece: its padded source, its columns, its product with the weights."""
     row_length = kernel * kernel * source.shape[-1]
     images, rows = _piece_size(out_shape, row_length, dtype)

@@ -10,16 +10,8 @@ from typing import Any
 import numpy as np
 
 from engine.memory import Array, ArraySpec, Scratch
-from engine.ops.operation import (
-    array_module,
-    bits_in_pieces,
-    compute_dtype,
-    in_pieces,
-    operation,
-    piece_scratch,
-    scratch_pieces,
-    unpacked,
-)
+from engine.ops.operation import array_module, compute_dtype, in_pieces, operation, piece_scratch, scratch_pieces
+from engine.ops.packing import bits_in_pieces, unpacked
 
 
 @operation(workspace=scratch_pieces(1))
