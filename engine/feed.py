@@ -68,11 +68,8 @@ class Feed:
         return [Slot(*pair) for pair in pairs]
 
     def _on_device(self, batch: Batch) -> Batch:
-        return Batch(
-            _copied(batch.inputs, self._learner.inputs[0]),
-            _copied(batch.targets, self._learner.targets[0]),
-            batch.count,
-        )
+        inputs, targets = self._learner.inputs[0], self._learner.targets[0]
+        return Batch(_copied(batch.inputs, inputs), _copied(batch.targets, targets), batch.count)
 
 
 def _copied(host: np.ndarray, target: Array) -> Array:

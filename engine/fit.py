@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 
 from engine.forecast import Forecast, forecast
@@ -42,8 +43,7 @@ class Fit:
     """`chosen`: the fastest candidate within the budget, a noisy one only where no other fits; None where nothing fits.
 
     `frontier`: those that no other one beats in memory, time and noise, leanest first. `obstacle`: the operation and
-    layer at the
-    peak of the leanest.
+    layer at the peak of the leanest.
     """
 
     budget: int
@@ -62,8 +62,7 @@ def fit(tables: Tables, input_shape: Shape, outputs: int, settings: Settings, bu
     `layout`: `alignment`, `data_bytes` and `samples` as for `forecast`.
     """
 
-    def run(tried: Settings) -> Forecast:
-        return forecast(tables, input_shape, outputs, tried, **layout)
+    run = partial(forecast, tables, input_shape, outputs, **layout)
 
     def time_of(made: Forecast, tried: Settings) -> float:
         work = made.work + CALL_WORK * made.calls
@@ -89,12 +88,8 @@ def fit(tables: Tables, input_shape: Shape, outputs: int, settings: Settings, bu
     leanest = candidates[0][1]
     fitting = [candidate for candidate in frontier if candidate.peak <= budget]
     highest = max(leanest.timeline, key=lambda point: point.total)
-    return Fit(
-        budget,
-        min(fitting, key=lambda candidate: (candidate.noisy, candidate.time), default=None),
-        tuple(frontier),
-        f"{highest.operation} of {highest.layer}".removesuffix(" of "),
-    )
+    chosen = min(fitting, key=lambda candidate: (candidate.noisy, candidate.time), default=None)
+    return Fit(budget, chosen, tuple(frontier), f"{highest.operation} of {highest.layer}".removesuffix(" of "))
 
 
 def _pareto(candidates: Sequence[Candidate]) -> list[Candidate]:

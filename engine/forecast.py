@@ -221,10 +221,7 @@ def _fit_plan(request: _Request, plain: Forecast) -> Forecast:
     fixed += plain.parameters * request.settings.parameter_dtype.itemsize
     limit = (budget - fixed) * 5 // 4
     tried: list[Forecast] = []
-    while limit > 0 and len(tried) < MOST_PLANS:
-        plan = cheapest(costs, limit)
-        if plan is None:
-            break
+    while limit > 0 and len(tried) < MOST_PLANS and (plan := cheapest(costs, limit)) is not None:
         tried.append(_run(request, plan))
         if tried[-1].peak["total"] <= budget:
             return tried[-1]

@@ -48,9 +48,8 @@ class Learner:
         self, tables: Tables, input_shape: Shape, outputs: int, settings: Settings, operations: Operations
     ) -> None:
         self.settings, self.operations, self.memory = settings, operations, operations.memory
-        builder = Builder(
-            self.memory, operations, settings.seed, settings.activation_dtype, settings.parameter_dtype, outputs
-        )
+        dtypes = (settings.activation_dtype, settings.parameter_dtype)
+        builder = Builder(self.memory, operations, settings.seed, *dtypes, outputs)
         self.model = Model(tables, input_shape, builder, settings.keep_fp32)
         self.optimizer = Optimizer(
             settings.optimizer, self.model.parameters, settings.weight_decay, self.memory, operations

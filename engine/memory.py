@@ -89,20 +89,16 @@ class Arena:
 
     def take(self, size: int, high: bool) -> int | None:
         """Offset of `size` free bytes, or None when no gap is large enough."""
-        order = range(len(self._free) - 1, -1, -1) if high else range(len(self._free))
-        for index in order:
-            offset, room = self._free[index]
-            if room < size:
-                continue
-            if room == size:
-                del self._free[index]
-            else:
-                self._free[index] = (offset, room - size) if high else (offset + size, room - size)
-            if self._measuring:
-                room_left = max(room for _, room in self._free)
-                self.needed = max(self.needed, self._ENDLESS - room_left)
-            return offset + room - size if high else offset
-        return None
+        places = range(len(self._free))
+        index = next((i for i in (reversed(places) if high else places) if self._free[i][1] >= size), None)
+        if index is None:
+            return None
+        offset, room = self._free.pop(index)
+        if room > size:
+            self._free.insert(index, (offset if high else offset + size, room - size))
+        if self._measuring:
+            self.needed = max(self.needed, self._ENDLESS - max(room for _, room in self._free))
+        return offset + room - size if high else offset
 
     def give(self, offset: int, size: int) -> None:
         """Returns `size` bytes at `offset`."""
@@ -240,9 +236,8 @@ class Memory:
         return -(-max(size, 1) // self.alignment) * self.alignment
 
     def _grow(self, size: int, high: bool) -> int:
-        start = (
-            self._segments[-1][0] + self._segments[-1][1].size + self.alignment if self._segments else self.alignment
-        )
+        last, storage = self._segments[-1]
+        start = last + storage.size + self.alignment
         self._segments.append((start, self.allocate(size)))
         self._arena.extend(start, size)
         return self._arena.take(size, high)

@@ -47,15 +47,6 @@ class Block:
         self._resume_at = max((number for number, saves in enumerate(self._saves_input) if saves), default=0)
         self.rebuilds = self._resume_at > 0 and all(layer.cheap for layer in self.layers[self._resume_at :])
 
-    def saves(self, batch: int) -> int:
-        """Bytes kept between forward and backward, the block's own input not counted."""
-        return sum(
-            spec.nbytes
-            for number, layer in enumerate(self.layers)
-            for name, spec in layer.saves(batch).items()
-            if number or name != "input"
-        )
-
     def forward(self, x: Array, run: Pass, saved: list[Saved] | None) -> Array:
         """The output of x; x stays the caller's."""
         current = x

@@ -26,10 +26,8 @@ class Optimizer:
         self.name, self.weight_decay, self.count = name, weight_decay, 0
         self._parameters, self._operations = parameters, operations
         self._slots: list[dict[str, Array]] = []
-        for parameter in parameters:
-            slots = {
-                slot: memory.take(parameter.value.shape, parameter.value.dtype, "optimizer") for slot in SLOTS[name]
-            }
+        for value in (parameter.value for parameter in parameters):
+            slots = {slot: memory.take(value.shape, value.dtype, "optimizer") for slot in SLOTS[name]}
             for array in slots.values():
                 operations.fill(array, 0.0)
             self._slots.append(slots)

@@ -28,10 +28,9 @@ def save(path: Path, state: State) -> None:
     """Writes `state` to a file that is either the old one or the whole new one, whatever happens meanwhile. Raises
     OSError.
     """
-    content = safetensors.numpy.save(
-        {name: np.asarray(array, order="C") for name, array in state.arrays.items()},
-        metadata={"format": FORMAT, "values": json.dumps(dict(state.values))},
-    )
+    arrays = {name: np.asarray(array, order="C") for name, array in state.arrays.items()}
+    metadata = {"format": FORMAT, "values": json.dumps(dict(state.values))}
+    content = safetensors.numpy.save(arrays, metadata=metadata)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with open(temporary, "wb") as file:
@@ -48,10 +47,8 @@ def load(path: Path) -> State:
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
-            if metadata.get("format") != FORMAT:
-                raise InputError(
-                    f"{path}: not a checkpoint of this program (format {metadata.get('format')!r}, expected {FORMAT!r})"
-                )
+            if (found := metadata.get("format")) != FORMAT:
+                raise InputError(f"{path}: not a checkpoint of this program (format {found!r}, expected {FORMAT!r})")
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - a file handle, not a dict
         return State(arrays, json.loads(metadata["values"]))
     except FileNotFoundError:

@@ -277,13 +277,9 @@ class Trainer:
         }
 
     def _memory_event(self) -> Event:
-        return self._event(
-            "memory",
-            bytes=self.memory.fullest(),
-            peak=dict(self.memory.peak),
-            process=psutil.Process().memory_info().rss,
-            budget=self.settings.budget or self.device.total,
-        )
+        process, budget = psutil.Process().memory_info().rss, self.settings.budget or self.device.total
+        peak = dict(self.memory.peak)
+        return self._event("memory", bytes=self.memory.fullest(), peak=peak, process=process, budget=budget)
 
     def _end(self, reason: str, message: str) -> Event:
         return self._event("end", reason=reason, best=dict(self._progress.best), message=message)

@@ -23,11 +23,8 @@ def cnn8(width: float = 1.0) -> list[LayerTable]:
     """Eight 3x3 convolutions with batch norm and ReLU, two poolings, global average and a linear layer."""
     layers: list[LayerTable] = []
     for channels, pool in ((64, 0), (64, 0), (128, 1), (128, 0), (256, 0), (256, 1), (288, 0), (256, 0)):
-        layers += [
-            {"type": "conv", "out": max(1, round(channels * width)), "bias": False},
-            {"type": "batch_norm"},
-            {"type": "relu"},
-        ]
+        conv = {"type": "conv", "out": max(1, round(channels * width)), "bias": False}
+        layers += [conv, {"type": "batch_norm"}, {"type": "relu"}]
         if pool:
             layers.append({"type": "max_pool", "size": 2})
     return [*layers, {"type": "global_average"}, {"type": "linear"}]

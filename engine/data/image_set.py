@@ -41,8 +41,8 @@ def load(settings: DataSettings, seed: int) -> DataSet:
     if settings.validation == "test":
         validation, test = test, None
     else:
-        train_rows, validation_rows = split(train.targets, settings.validation, seed)
-        train, validation = (Part(train.inputs[rows], train.targets[rows]) for rows in (train_rows, validation_rows))
+        places = split(train.targets, settings.validation, seed)
+        train, validation = (Part(train.inputs[rows], train.targets[rows]) for rows in places)
     preprocessing = fit_images(train.inputs, classes)
     shape = preprocessing.input_shape
     return DataSet(

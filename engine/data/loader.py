@@ -54,10 +54,8 @@ class Loader:
         shuffle: bool,
     ):
         self.waited = 0.0
-        self._part = part
-        self._slots = tuple(slots)
-        self._seed = seed
-        self._shuffle = shuffle
+        self._part, self._slots = part, tuple(slots)
+        self._seed, self._shuffle = seed, shuffle
         self._micro_batch = len(slots[0].inputs)
         self._copier = _copier(part, preprocessing, slots[0].inputs.dtype, augment)
         self._production: _Production | None = None
@@ -83,21 +81,20 @@ class Loader:
         try:
             while True:
                 began = time.perf_counter()
-                batch = production.next()
+                ready = production.next()
                 self.waited += time.perf_counter() - began
-                if batch is None:
+                if ready is None:
                     return
+                slot, batch = ready
                 yield batch
-                production.release()
+                production.free.put(slot)
         finally:
             production.stop()
 
     def _jobs(self, epoch: int, start: int) -> Iterator[Job]:
         samples = len(self._part)
-        if self._shuffle:
-            order = draws.generator(self._seed, draws.ORDER, epoch).permutation(samples)
-        else:
-            order = np.arange(samples)
+        random = draws.generator(self._seed, draws.ORDER, epoch)
+        order = random.permutation(samples) if self._shuffle else np.arange(samples)
         self._copier.begin(self._seed, epoch)
         for begin in range(start * self._micro_batch, samples, self._micro_batch):
             span = slice(begin, min(begin + self._micro_batch, samples))
@@ -115,40 +112,32 @@ class _Production:
     """One epoch's background thread, and the two queues between it and the consumer: free slots and ready batches."""
 
     def __init__(self, slots: Sequence[Slot], jobs: Iterator[Job]):
-        self._free: SimpleQueue[Slot | None] = SimpleQueue()
+        self.free: SimpleQueue[Slot | None] = SimpleQueue()
         self._ready: SimpleQueue[tuple[Slot, Batch] | BaseException | None] = SimpleQueue()
-        self._held: Slot | None = None
         self._stopping = False
         for slot in slots:
-            self._free.put(slot)
+            self.free.put(slot)
         self._thread = threading.Thread(target=self._run, args=(jobs,), name="data", daemon=True)
         self._thread.start()
 
-    def next(self) -> Batch | None:
-        """The next batch, None after the last; what went wrong in the thread is raised here."""
+    def next(self) -> tuple[Slot, Batch] | None:
+        """The next batch and its slot, None after the last; what went wrong in the thread is raised here."""
         item = None if self._stopping else self._ready.get()
         if self._stopping:
             raise RuntimeError("the loader was closed, or began another epoch, in the middle of this one")
-        if item is None:
-            return None
         if isinstance(item, BaseException):
             raise item
-        self._held, batch = item
-        return batch
-
-    def release(self) -> None:
-        """The consumer is done with the batch it got last."""
-        self._free.put(self._held)
+        return item
 
     def stop(self) -> None:
         self._stopping = True
-        self._free.put(None)
+        self.free.put(None)
         self._thread.join()
 
     def _run(self, jobs: Iterator[Job]) -> None:
         try:
             for job in jobs:
-                slot = self._free.get()
+                slot = self.free.get()
                 if self._stopping:
                     break
                 self._ready.put((slot, job(slot)))

@@ -40,10 +40,8 @@ class Preprocessing:
         """The inverse of `to_dict`, also after a trip through JSON; InputError where the values do not fit."""
         try:
             values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-            columns = tuple(
-                Column(**{**column, "categories": tuple(column["categories"])}) for column in values["columns"]
-            )
-            return cls(**{**values, "columns": columns})
+            columns = (Column(**{**each, "categories": tuple(each["categories"])}) for each in values["columns"])
+            return cls(**{**values, "columns": tuple(columns)})
         except (TypeError, KeyError, AttributeError) as error:
             raise InputError(f"the preprocessing stored with the model is damaged: {error}") from None
 

@@ -31,9 +31,8 @@ def load(settings: DataSettings, seed: int) -> DataSet:
         classes, targets = (), _target_values(target, decimal_comma)
     train_rows, validation_rows = split(targets, settings.validation, seed)
     fitted, notes = _fit(others, train_rows, decimal_comma)
-    if settings.task == "classification":
-        scaling = {}
-    else:
+    scaling = {}
+    if settings.task == "regression":
         targets, scaling = _standardised(targets, train_rows, settings.target)
     shape = (sum(len(column.features) for column in fitted),)
     table_fields = {"columns": fitted, "target": settings.target, "decimal_comma": decimal_comma}

@@ -13,10 +13,7 @@ class ReLU(Layer):
 
     def forward(self, x: Array, run: Pass, saved: Saved | None) -> Array:
         y = self.output(x, run)
-        mask = None
-        if saved is not None:
-            mask = saved["mask"] = run.memory.take_like(packed_mask(x.shape), "activations")
-        run.operations.relu(x, y, mask)
+        run.operations.relu(x, y, self.keep("mask", x.shape[0], run, saved))
         return y
 
     def backward(self, grad: Array, run: Pass, saved: Saved) -> Array | None:

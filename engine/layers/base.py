@@ -75,12 +75,8 @@ class Builder:
 
     def parameter(self, name: str, shape: Shape, fan_in: int = 0, value: float = 0.0) -> Parameter:
         """A new parameter: uniform in +-1 / sqrt(fan_in) where a fan-in is given, else filled with `value`."""
-        made = Parameter(
-            name,
-            self.memory.take(shape, self.parameter_dtype, "weights"),
-            self.memory.take(shape, self.parameter_dtype, "gradients"),
-            decay=len(shape) > 1,
-        )
+        arrays = (self.memory.take(shape, self.parameter_dtype, category) for category in ("weights", "gradients"))
+        made = Parameter(name, *arrays, decay=len(shape) > 1)
         self.count += 1
         self.operations.fill(made.gradient, 0.0)
         if not fan_in:
@@ -153,6 +149,13 @@ class Layer:
     def input_gradient(self, batch: int, run: Pass) -> Array:
         """Memory for the gradient by the input."""
         return run.memory.take((batch, *self.input_shape), self.input_dtype, "gradients")
+
+    def keep(self, name: str, batch: int, run: Pass, saved: Saved | None) -> Array | None:
+        """Memory for what `saves` declares under that name, None where nothing is kept."""
+        if saved is None:
+            return None
+        saved[name] = run.memory.take_like(self.saves(batch)[name], "activations")
+        return saved[name]
 
     def apply(self, run: Pass, operation: Callable[..., None], *arguments: Array | None, **options: Any) -> Array:
         """A new output y by operation(*arguments, y), the input being the first of the arguments."""

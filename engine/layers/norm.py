@@ -1,5 +1,7 @@
 """Batch norm and layer norm."""
 
+from math import prod
+
 from engine.layers.base import Builder, Layer, LayerError, Pass, Saved
 from engine.memory import Array, ArraySpec, Shape
 
@@ -110,8 +112,7 @@ class LayerNorm(Layer):
         return input_shape
 
     def _rows(self, batch: int) -> ArraySpec:
-        spec = self.input_spec(batch)
-        return ArraySpec((spec.size // spec.shape[-1],), self._parameter_dtype)
+        return ArraySpec((batch * prod(self.input_shape[:-1]),), self._parameter_dtype)
 
     def saves(self, batch: int) -> dict[str, ArraySpec]:
         return super().saves(batch) | {"mean": self._rows(batch), "inv_std": self._rows(batch)}

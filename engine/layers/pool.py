@@ -35,10 +35,7 @@ class MaxPool(_Pool):
 
     def forward(self, x: Array, run: Pass, saved: Saved | None) -> Array:
         y = self.output(x, run)
-        positions = None
-        if saved is not None:
-            positions = saved["positions"] = run.memory.take_like(packed_positions(y.shape, self.size), "activations")
-        run.operations.max_pool(x, y, positions, size=self.size)
+        run.operations.max_pool(x, y, self.keep("positions", x.shape[0], run, saved), size=self.size)
         return y
 
     def backward(self, grad: Array, run: Pass, saved: Saved) -> Array | None:

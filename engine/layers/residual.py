@@ -58,14 +58,13 @@ class Residual(Layer):
         run.memory.give(a1)
         self.norm2.measure(c2, run)
         skip = self.skip.forward(x, passing, None) if self.skip else x
-        mask = run.memory.take_like(packed_mask(c2.shape), "activations") if saved is not None else None
-        y = self.norm2.normalise(c2, run, skip, mask)
+        y = self.norm2.normalise(c2, run, skip, self.keep("mask", x.shape[0], run, saved))
         if self.skip:
             run.memory.give(skip)
         if saved is None:
             run.memory.give(c2)
         else:
-            saved.update(conv1=c1, conv2=c2, mask=mask)
+            saved.update(conv1=c1, conv2=c2)
         return y
 
     def backward(self, grad: Array, run: Pass, saved: Saved) -> Array | None:

@@ -149,9 +149,8 @@ def convolve_weight_gradient(
     total, padded, columns, wide = work
     kernel = weight_grad.shape[1]
     flat_gradient = weight_grad.reshape(weight_grad.shape[0], -1)
-    for piece, upstream in _columns(
-        x, grad, padded, columns, kernel=kernel, stride=stride, dilation=1, padding=padding
-    ):
+    parts = _columns(x, grad, padded, columns, kernel=kernel, stride=stride, dilation=1, padding=padding)
+    for piece, upstream in parts:
         if upstream.dtype != wide.dtype:
             wide[: piece.shape[0]] = upstream
             upstream = wide[: piece.shape[0]]

@@ -1,5 +1,7 @@
 """Losses: the sum over the samples, and the gradient times `factor` (the loss scale over the samples of the window)."""
 
+from typing import Any
+
 import numpy as np
 
 from engine.memory import Array, ArraySpec, Scratch
@@ -39,14 +41,18 @@ def cross_entropy(
         grad[...] = z
 
 
+def _difference(outputs: Array, targets: Array, work: Scratch) -> tuple[Any, Array]:
+    """The array module, and outputs - targets in the scratch."""
+    xp = array_module(outputs)
+    return xp, xp.subtract(outputs, targets, out=work[0])
+
+
 @operation(workspace=_wide)
 def mean_squared_error(
     outputs: Array, targets: Array, grad: Array | None, totals: Array, *, factor: float, work: Scratch
 ) -> None:
     """totals[0] += sum over samples of the mean over outputs of (y - t)^2; grad = 2 (y - t) / outputs * factor."""
-    xp = array_module(outputs)
-    difference = work[0]
-    xp.subtract(outputs, targets, out=difference)
+    xp, difference = _difference(outputs, targets, work)
     width = outputs.shape[1]
     totals[0] += xp.square(difference).sum(dtype=np.float64) / width
     if grad is not None:
@@ -59,9 +65,7 @@ def huber(outputs: Array, targets: Array, grad: Array | None, totals: Array, *, 
     """As the squared error with e^2 / 2 for |e| <= 1 and |e| - 1/2 beyond (Huber 1964): grad = clip(y - t, -1, 1) *
     factor.
     """
-    xp = array_module(outputs)
-    difference = work[0]
-    xp.subtract(outputs, targets, out=difference)
+    xp, difference = _difference(outputs, targets, work)
     width = outputs.shape[1]
     size = xp.abs(difference)
     totals[0] += xp.where(size <= 1, 0.5 * size * size, size - 0.5).sum(dtype=np.float64) / width
@@ -74,9 +78,7 @@ def huber(outputs: Array, targets: Array, grad: Array | None, totals: Array, *, 
 @operation(workspace=_wide)
 def regression_sums(outputs: Array, targets: Array, totals: Array, *, work: Scratch) -> None:
     """totals += sums over all values of (y - t)^2, |y - t|, t, t^2: what R^2 and the mean absolute error need."""
-    xp = array_module(outputs)
-    difference = work[0]
-    xp.subtract(outputs, targets, out=difference)
+    xp, difference = _difference(outputs, targets, work)
     totals[1] += xp.square(difference).sum(dtype=np.float64)
     totals[2] += xp.abs(difference).sum(dtype=np.float64)
     totals[3] += targets.sum(dtype=np.float64)
