@@ -1,8 +1,7 @@
 """The ledger: every array of the engine, by category, cut from one arena that is reused by lifetime.
 
 The arena's offsets depend only on the order of `take` and `give`. A forecast runs the same order with no data behind
-it, learns
-how large the arena has to be, and the real run then allocates exactly that, once.
+it, learns how large the arena has to be, and the real run then allocates exactly that, once.
 """
 
 from bisect import bisect_left, insort
@@ -73,9 +72,8 @@ class TimelinePoint:
 
 class Arena:
     """Addresses only. What lives long is cut from the low end, what is short-lived from the high end, each at the
-    first gap that
-    fits; neighbours merge when freed. So what is kept over a pass lies without gaps between, whatever came and went
-    meanwhile."""
+    first gap that fits; neighbours merge when freed. So what is kept over a pass lies without gaps between, whatever
+    came and went meanwhile."""
 
     _ENDLESS = 1 << 60
 

@@ -66,5 +66,5 @@ class Progress:
 
     def load_state(self, values: Mapping[str, Any]) -> None:
         for name in KEPT:
-            kind = np.array if name == "totals" else type(getattr(self, name))
-            setattr(self, name, kind(values[name]))
+            now, kept = getattr(self, name), values[name]
+            setattr(self, name, np.array(kept, now.dtype) if name == "totals" else type(now)(kept))

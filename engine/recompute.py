@@ -70,26 +70,23 @@ def cheapest(costs: Sequence[BlockCost], memory: int) -> Plan | None:
     """The plan of least work within `memory` bytes, None where there is none.
 
     Dynamic programming over sub-chains and memory, as Beaumont, Herrmann, Pallez and Shilova (2019) do for
-    heterogeneous chains:
-    a sub-chain whose first input is held either saves its first block, or runs ahead without saving, holds a later
-    input, solves
-    the rest, and comes back. Memory is counted in 1/400 of what is available, rounded up, so a plan never needs more
-    than it says.
+    heterogeneous chains: a sub-chain whose first input is held either saves its first block, or runs ahead without
+    saving, holds a later input, solves the rest, and comes back. Memory is counted in 1/400 of what is available,
+    rounded up, so a plan never needs more than it says.
     """
     return _Solver(costs, memory).plan()
 
 
 class _Solver:
     """`held[s, t]` is the least work of backward through blocks s..t by memory slots when the input of s is held by
-    somebody else;
-    `rebuilt[s, t]` the same when s must be saved and its input is computed again by the saved block before it."""
+    somebody else; `rebuilt[s, t]` the same when s must be saved and its input is computed again by the saved block
+    before it."""
 
     def __init__(self, costs: Sequence[BlockCost], memory: int) -> None:
         self.costs = costs
         self.count = len(costs)
         self.memory = memory
         # while a sub-chain that ends before the last block runs forward again, the gradient it waits for is there
-        # already
         self.waiting = [cost.input for cost in costs[1:]] + [0]
         self.held: dict[tuple[int, int], np.ndarray] = {}
         self.rebuilt: dict[tuple[int, int], np.ndarray] = {}

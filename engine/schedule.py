@@ -12,8 +12,7 @@ def learning_rate(settings: Settings, update: int, updates_per_epoch: int) -> fl
     """The rate of update number `update` (from 0).
 
     Warm-up rises on a straight line from `warmup_from` and reaches `lr` at the first update after it; the schedule
-    then covers
-    the updates that are left and ends at `min_lr` (linear, cosine: Loshchilov and Hutter 2017).
+    then covers the updates that are left and ends at `min_lr` (linear, cosine: Loshchilov and Hutter 2017).
     """
     warmup = round(settings.warmup_epochs * updates_per_epoch)
     if update < warmup:

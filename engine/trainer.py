@@ -45,8 +45,7 @@ class Trainer:
     """One training run of a network on a data set.
 
     `layers` are layer tables as in a spec, `augment` acts on the train part. Raises InputError (InvalidLayer for a
-    layer) where
-    the parts do not go together, BudgetExceeded where the forecast is over the budget.
+    layer) where the parts do not go together, BudgetExceeded where the forecast is over the budget.
     """
 
     def __init__(

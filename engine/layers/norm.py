@@ -15,8 +15,7 @@ class BatchNorm(Layer):
     """y = gamma * (x - mean) / sqrt(variance + epsilon) + beta for each channel (Ioffe and Szegedy 2015).
 
     With `relu`, set where a ReLU follows, the ReLU is part of the same pass. Only x and the statistics are kept: the
-    output is
-    computed again where it is needed. Running statistics move once a window that is accepted:
+    output is computed again where it is needed. Running statistics move once a window that is accepted:
     running = (1 - momentum) * running + momentum * batch, the variance unbiased.
     """
 

@@ -11,8 +11,8 @@ class Residual(Layer):
     """y = relu(bn2(conv2(relu(bn1(conv1(x))))) + skip(x)) with 3x3 convolutions without bias.
 
     The skip is x itself, or a 1x1 convolution where the stride or the number of channels changes. Kept are x, the
-    outputs of the
-    two convolutions and one bit an element for the last ReLU; what lies between is computed again in backward.
+    outputs of the two convolutions and one bit an element for the last ReLU; what lies between is computed again in
+    backward.
     """
 
     keeps_input = True

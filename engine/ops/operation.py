@@ -83,11 +83,11 @@ def pieces(array: Array) -> Iterator[slice]:
     return slices(prod(array.shape[:-1]), piece_rows(array))
 
 
-def matching(pieces: Iterable[slice], arrays: Sequence[Array | None], work: Scratch = ()) -> Iterator[list[Any]]:
+def matching(spans: Iterable[slice], arrays: Sequence[Array | None], work: Scratch = ()) -> Iterator[list[Any]]:
     """Piece by piece, the same part of every array (None stays None), then as much of every scratch array."""
-    for piece in pieces:
-        parts = [array if array is None else array[piece] for array in arrays]
-        yield parts + [scratch[: piece.stop - piece.start] for scratch in work]
+    for span in spans:
+        parts = [array if array is None else array[span] for array in arrays]
+        yield parts + [scratch[: span.stop - span.start] for scratch in work]
 
 
 def in_pieces(first: Array, *others: Array | None, work: Scratch = ()) -> Iterator[list[Any]]:

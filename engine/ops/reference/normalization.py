@@ -1,8 +1,7 @@
 """Batch norm over rows of (rows, channels) and layer norm over the last axis, piece by piece.
 
-Batch norm can add a skip connection and a ReLU in the same pass: y = relu(gamma * (x - mean) * inv_std + beta +
-skip). Nothing
-but x and the statistics is needed to compute it, or its gradient, again.
+Batch norm can add a skip connection and a ReLU in the same pass: y = relu(gamma * (x - mean) * inv_std + beta + skip).
+Nothing but x and the statistics is needed to compute it, or its gradient, again.
 """
 
 from typing import Any
@@ -49,9 +48,7 @@ def batch_norm(
     mask: Array | None,
     work: Scratch,
 ) -> None:
-    """out = gamma * (x - mean) * inv_std + beta [+ skip] [then max(., 0), with one bit an element in `mask` for >
-    0].
-    """
+    """out = gamma * (x - mean) * inv_std + beta [+ skip] [then max(., 0), with one bit an element > 0 in `mask`]."""
     xp = array_module(x)
     slope = gamma * inv_std
     offset = beta - mean * slope
