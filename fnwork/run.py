@@ -267,9 +267,11 @@ class Run:
     def _wait_while_paused(self) -> None:
         if self._going.is_set():
             return
+        began = time.monotonic()
         self._writer.status(state="paused")
         while not (self._going.wait(_LOOK_SECONDS) or self._stopping.is_set()):
             pass
+        self._began += time.monotonic() - began  # the run's clock stands still meanwhile
         self._writer.status(state="running")
 
     def _results(self) -> dict[str, float]:

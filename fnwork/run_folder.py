@@ -11,7 +11,7 @@ import platform
 import threading
 import time
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ ENDED_STATES = ("finished", "early-stopped", "stopped", "failed", "interrupted")
 REQUESTS = ("stop", "pause", "continue")
 
 _FLUSH_SECONDS = 0.5
+_LINES_AT_ONCE = 500  # no other thread runs meanwhile, so these take a few milliseconds
 _OTHER_HOST_SECONDS = 60.0  # a heartbeat younger than this proves life on a machine whose processes we cannot see
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
@@ -102,9 +103,23 @@ def _unspell(value: Any) -> Any:
 def parse_event(line: bytes) -> dict[str, Any] | None:
     """The event of one line, or None when the line is not one."""
     try:
-        event = json.loads(line)
+        return _checked(json.loads(line), line)
     except (ValueError, RecursionError):
         return None
+
+
+def _parse_events(lines: Sequence[bytes]) -> list[dict[str, Any] | None]:
+    """`parse_event` of several lines at once, which is much faster than one after the other."""
+    try:
+        values = json.loads(b"[" + b",".join(lines) + b"]")
+    except (ValueError, RecursionError):
+        values = ()
+    if len(values) != len(lines):  # a line that is no event is among them
+        return [parse_event(line) for line in lines]
+    return [_checked(value, line) for value, line in zip(values, lines, strict=True)]
+
+
+def _checked(event: Any, line: bytes) -> dict[str, Any] | None:
     if not isinstance(event, dict) or not isinstance(event.get("kind"), str):
         return None
     if not isinstance(event.get("t"), int | float) or isinstance(event["t"], bool):
@@ -135,26 +150,27 @@ class EventTail:
         self._offset = 0
         self.bad = 0
 
-    def read(self) -> list[dict[str, Any]]:
-        """The whole lines that are new since the last call; a torn last line is left for later."""
+    def read(self, most: int = -1) -> list[dict[str, Any]]:
+        """The whole lines that are new since the last call, of about `most` bytes where that is given; a torn last
+        line is left for later.
+        """
         try:
             with self._path.open("rb") as file:
                 file.seek(self._offset)
-                block = file.read()
+                block = file.read(most)
+                if most > 0:
+                    block += file.readline()
         except OSError:
             return []
         end = block.rfind(b"\n") + 1
         self._offset += end
+        lines = [line for line in block[:end].split(b"\n") if line.strip()]
         events = []
-        for line in block[:end].split(b"\n"):
-            if not line.strip():
-                continue
-            event = parse_event(line)
-            if event is None:
-                self.bad += 1
-            else:
-                events.append(event)
-        return events
+        for start in range(0, len(lines), _LINES_AT_ONCE):
+            events += _parse_events(lines[start : start + _LINES_AT_ONCE])
+        whole = [event for event in events if event is not None]
+        self.bad += len(events) - len(whole)
+        return whole
 
 
 # --- the reader -----------------------------------------------------------------------------------------------------
