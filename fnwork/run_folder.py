@@ -120,9 +120,7 @@ def _parse_events(lines: Sequence[bytes]) -> list[dict[str, Any] | None]:
 
 
 def _checked(event: Any, line: bytes) -> dict[str, Any] | None:
-    if not isinstance(event, dict) or not isinstance(event.get("kind"), str):
-        return None
-    if not isinstance(event.get("t"), int | float) or isinstance(event["t"], bool):
+    if type(event) is not dict or type(event.get("kind")) is not str or type(event.get("t")) not in (int, float):
         return None
     return _unspell(event) if b'"NaN"' in line or b'Infinity"' in line else event
 
