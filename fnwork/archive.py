@@ -4,8 +4,8 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import tomli_w
 
 from engine.errors import InputError
 from fnwork.files import FileLock, reason, replace
-from fnwork.run_folder import LOCK, RESOLVED, SPEC, STATUS, RunReader, RunWriter, take_lock, without_none, write_status
+from fnwork.run_folder import LOCK, RESOLVED, SPEC, STATUS, RunReader, RunWriter, annotate, take_lock, without_none
 from fnwork.text import did_you_mean, harmless
 
 _RUN_FOLDER = re.compile(r"(\d{8}-\d{6})-(.+)")
@@ -68,25 +68,20 @@ def summary(folder: Path) -> RunSummary:
     match = _RUN_FOLDER.fullmatch(folder.name)
     return RunSummary(
         id=folder.name,
-        name=_typed(status, "name", str, match[2] if match else folder.name),
+        name=status.get("name", match[2] if match else folder.name),
         state=state,
-        spec=_typed(status, "spec", str, ""),
-        started=_typed(status, "started", float, 0.0),
-        epoch=_typed(status, "epoch", int, 0),
-        epochs=_typed(status, "epochs", int, 0),
-        notes=_typed(status, "notes", str, ""),
-        tags=tuple(tag for tag in _typed(status, "tags", list, []) if isinstance(tag, str)),
+        spec=status.get("spec", ""),
+        started=status.get("started", 0.0),
+        epoch=status.get("epoch", 0),
+        epochs=status.get("epochs", 0),
+        notes=status.get("notes", ""),
+        tags=tuple(tag for tag in status.get("tags", []) if isinstance(tag, str)),
         results=numbers(status.get("results")),
         path=folder,
-        seconds=_typed(status, "seconds", float, 0.0),
-        peak_bytes=_typed(status, "peak_bytes", int, 0),
+        seconds=status.get("seconds", 0.0),
+        peak_bytes=status.get("peak_bytes", 0),
         problem=reader.problem,
     )
-
-
-def _typed(status: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:
-    value = status.get(key)
-    return value if isinstance(value, kind) and not isinstance(value, bool) else default
 
 
 def numbers(values: Any) -> dict[str, float]:
@@ -154,6 +149,7 @@ class Archive:
         try:
             with ExitStack() as on_failure:
                 folder = self._new_folder(name)
+                on_failure.callback(shutil.rmtree, folder, ignore_errors=True)
                 lock = FileLock(folder / LOCK)
                 on_failure.callback(lock.release)
                 lock.acquire()
@@ -215,34 +211,26 @@ class Archive:
             if not ids:
                 raise InputError(f"there are no runs in {harmless(self.runs)} yet")
             return self.runs / ids[-1]
-        if (Path(reference) / STATUS).is_file() or (Path(reference) / SPEC).is_file():
-            return Path(reference)
+        path = Path(reference)
+        if path.name in ids and path.resolve().parent == self.runs.resolve():
+            return path
+        if (path / STATUS).is_file() or (path / SPEC).is_file():
+            return path
         names = {run.id: run.name for run in self.list()}
         return self.runs / _by_name_or_prefix(reference, names)
 
-    # --- what may be done to a run that nobody owns ---
+    # --- what may be done to a run ---
 
     def note(self, run: str, text: str) -> None:
-        """Replace the run's notes."""
-        self._annotate(run, lambda status: {"notes": text})
+        """Replace the run's notes, while it runs too."""
+        folder = self.find(run)
+        annotate(folder, text, summary(folder).tags)
 
     def tag(self, run: str, tag: str) -> None:
-        """Add a tag to the run, unless it has it."""
-        self._annotate(run, lambda status: {"tags": [*dict.fromkeys([*status.get("tags", []), tag])]})
-
-    def _annotate(self, run: str, changes: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+        """Add a tag to the run, unless it has it; while it runs too."""
         folder = self.find(run)
-        reader = RunReader(folder)
-        status = reader.status()
-        if not status:
-            raise InputError(f"{harmless(folder.name)} cannot be annotated: {reader.problem}")
-        lock = take_lock(folder, status)
-        try:
-            write_status(folder, {**status, **changes(status)})
-        except OSError as error:
-            raise InputError(f"cannot write in {harmless(folder)}: {reason(error)}") from error
-        finally:
-            lock.release()
+        known = summary(folder)
+        annotate(folder, known.notes, [*dict.fromkeys([*known.tags, tag])])
 
     def delete(self, run: str) -> None:
         """Remove a run that no process owns; InputError for one that lies outside this experiments folder."""
@@ -252,9 +240,11 @@ class Archive:
         take_lock(folder, RunReader(folder).status()).release()
         doomed = folder.with_name(f".deleted-{folder.resolve().name}")
         try:
-            os.replace(folder, doomed)  # from here on it is in no list, whatever happens to the files
+            os.replace(folder, doomed)  # in no list while its files go, one by one
             shutil.rmtree(doomed)
         except OSError as error:
+            with suppress(OSError):
+                os.replace(doomed, folder)
             raise InputError(f"cannot delete {harmless(folder)}: {reason(error)}") from error
 
 

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TextIO
 
 import fnwork
 from engine.errors import InputError, RunError
@@ -109,7 +110,7 @@ def build_parser() -> Parser:
     command = add("compare", "records:compare", purpose, "fnwork compare fashion-mlp fashion-cnn", True)
     command.add_argument("run", metavar="RUN", help=RUN)
     command.add_argument("others", metavar="RUN", nargs="+", help="one or more to compare with it")
-    command = add("rm", "records:remove", "delete a run; asks first in a terminal", "fnwork rm last")
+    command = add("rm", "records:remove", "delete a run; asks first, unless --yes is given", "fnwork rm last")
     command.add_argument("run", metavar="RUN", help=RUN)
     command.add_argument("-y", "--yes", action="store_true", help="do not ask")
     command = add("note", "records:note", "replace a run's notes", 'fnwork note last "a higher rate"')
@@ -130,7 +131,7 @@ def build_parser() -> Parser:
     command = add("export", "models:export", purpose, "fnwork export last --to safetensors -o model.safetensors")
     command.add_argument("run", metavar="RUN", help=RUN)
     command.add_argument("--to", metavar="FORMAT", choices=("csv", "safetensors", "onnx"), required=True)
-    command.add_argument("-o", "--output", metavar="FILE", type=Path, help="default: the run's name and the format")
+    command.add_argument("-o", "--output", metavar="FILE", help="default: the run's id and the format; - is stdout")
 
     command = add(
         "data", "datasets:data", "the data sets: list, info NAME, get NAME", "fnwork data info fashion-mini", True
@@ -160,7 +161,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _say("stopped", STOPPED)
     except BrokenPipeError:
-        _let_go_of_stdout()
+        let_go(sys.stdout)
         return DONE
     except (InputError, OSError, MemoryError, RunError) as error:
         return _failed(error)
@@ -186,6 +187,6 @@ def _say(message: str, code: int) -> int:
     return code
 
 
-def _let_go_of_stdout() -> None:
+def let_go(stream: TextIO) -> None:
     """The reader of a pipe has what it wanted (`fnwork runs | head -1`); nothing more may be flushed into it."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,4 +1,4 @@
-"""A run written to files of other programs: its curves as a table, its best weights as safetensors."""
+"""A run in the formats of other programs: its curves as a table, its best weights as safetensors."""
 
 import csv
 import io
@@ -7,25 +7,25 @@ from pathlib import Path
 
 from safetensors.numpy import save as safetensors_bytes
 
-from fnwork import checkpoint, files, model
+from fnwork import checkpoint, model
 from fnwork.run_folder import RunReader
 
 MODEL = "model."  # how a checkpoint names what belongs to the model
 CURVES = ("step", "epoch")  # the kinds of event that become rows
 
 
-def curves(folder: Path, output: Path) -> None:
-    """One row an update and one an epoch, oldest first; a column for every value that any of them has."""
+def curves(folder: Path) -> bytes:
+    """CSV: one row an update and one an epoch, oldest first; a column for every value that any of them has."""
     rows = [event for event in RunReader(folder).events() if event["kind"] in CURVES]
     columns = dict.fromkeys(["kind", "t", "epoch", "step", *(key for row in rows for key in row)])
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, list(columns), restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    files.replace(output, text.getvalue().encode("utf-8"))
+    return text.getvalue().encode("utf-8")
 
 
-def weights(folder: Path, output: Path) -> None:
+def weights(folder: Path) -> bytes:
     """The weights and the running statistics, with the layer tables and the preprocessing as JSON beside them."""
     state, context = checkpoint.load(model.weights_file(folder))
     trained = {name.removeprefix(MODEL): array for name, array in state.arrays.items() if name.startswith(MODEL)}
@@ -34,4 +34,4 @@ def weights(folder: Path, output: Path) -> None:
         "preprocessing": json.dumps(state.values["preprocessing"]),
         "epoch": str(context.epoch),
     }
-    files.replace(output, safetensors_bytes(trained, about))
+    return safetensors_bytes(trained, about)

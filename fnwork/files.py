@@ -2,9 +2,13 @@
 
 import errno
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
+
+from engine.errors import InputError
+from fnwork.text import harmless
 
 _ATTEMPTS = 20
 _PAUSE = 0.01
@@ -37,6 +41,33 @@ def replace(path: Path, content: bytes) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)  # on a full disk its room is needed for saying so
         raise
+
+
+def overwrite(path: Path, content: bytes) -> None:
+    """Write a file of the person's own; InputError where that cannot be done.
+
+    A regular file is replaced whole and keeps its permissions; links, pipes and devices are written straight through.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp") if path.name else path
+    try:
+        if path.is_dir():
+            raise InputError(f"{harmless(path)}: this is a folder; expected a file's name")
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            path.write_bytes(content)
+            return
+        if path.exists() and not os.access(path, os.W_OK):
+            raise InputError(f"{harmless(path)}: cannot be written: it is read-only")
+        if not path.parent.is_dir():
+            raise InputError(f"{harmless(path)}: cannot be written: there is no such folder")
+        temporary.write_bytes(content)
+        if path.exists():
+            shutil.copymode(path, temporary)
+        _move(temporary, path)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise InputError(f"{harmless(path)}: cannot be written: {reason(error)}") from error
 
 
 def _move(source: Path, target: Path) -> None:

@@ -24,7 +24,7 @@ from fnwork.checklist import SYMPTOMS, Checklist
 from fnwork.checkpoint import Context
 from fnwork.files import reason
 from fnwork.prepare import data_settings, layers, trainer_settings
-from fnwork.run_folder import BEST, LAST, RECORD, RunReader, RunWriter
+from fnwork.run_folder import BEST, LAST, RECORD, SPEC, RunReader, RunWriter
 from fnwork.spec import Spec
 from fnwork.text import harmless
 
@@ -62,6 +62,7 @@ class Run:
         self._listen: Callable[[dict[str, Any]], None] = lambda event: None
         self._began = time.monotonic()
         self._epoch, self._step = (at.epoch, at.step) if at else (0, 0)
+        self._epochs_done = 0
         self._best: dict[str, Any] = dict(at.best) if at else {}
         self._saved = time.monotonic()
         self._fault: Exception | None = None
@@ -124,7 +125,14 @@ class Run:
             raise InputError(f"{name}: the data{where} changed since the run began, so it cannot go on exactly")
         trainer = prepare.trainer(spec, reader.spec_text(), name, data_set)
         trainer.load_state(kept)
-        writer = RunWriter.own(folder)
+        missing = {
+            "name": spec.name,
+            "started": (folder / SPEC).stat().st_mtime,
+            "epochs": spec.train.epochs,
+            "notes": spec.notes,
+            "tags": [*spec.tags],
+        }
+        writer = RunWriter.own(folder, missing)
         return cls(writer, trainer, data_set, layers(spec), at)
 
     # --- requests, from any thread ---
@@ -193,6 +201,8 @@ class Run:
             self._writer.event(resume)
             self._listen(resume)
             for event in RunReader(self.folder).events():
+                if event["kind"] == "epoch":
+                    self._epochs_done = event["epoch"]
                 self._checklist.update(event)
 
     def _train(self) -> tuple[str, str]:
@@ -223,6 +233,7 @@ class Run:
             for note in self._data.notes:
                 self._tell({"kind": "warning", "t": self._clock(), "message": note})
         elif event.kind == "epoch":
+            self._epochs_done = self._epoch
             if values["best"]:
                 self._best = {"epoch": self._epoch} | {
                     key: value for key, value in values.items() if key.startswith(_PARTS)
@@ -280,7 +291,7 @@ class Run:
     def _figures(self) -> dict[str, Any]:
         """What `status.json` tells of the run's progress."""
         return {
-            "epoch": self._epoch,
+            "epoch": self._epochs_done,
             "step": self._step,
             "seconds": self._clock(),
             "peak_bytes": self._trainer.memory.peak.get("total", 0),
@@ -304,7 +315,7 @@ class Run:
                 continue
             beaten = time.monotonic()
             try:
-                self._writer.beat(epoch=self._epoch, step=self._step)
+                self._writer.beat(epoch=self._epochs_done, step=self._step)
             except Exception as error:  # a thread has nobody to raise to: the training thread raises it
                 self._fault = error
                 self.stop()
@@ -340,7 +351,7 @@ class Run:
             "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(status.get("started", 0.0))),
             "ended": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             "seconds": self._clock(),
-            "epochs": self._epoch,
+            "epochs": self._epochs_done,
             "steps": self._step,
             "best_epoch": self._best.get("epoch"),
             "parameters": self._trainer.parameter_count,

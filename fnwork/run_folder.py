@@ -21,11 +21,12 @@ import tomli_w
 
 from engine.errors import InputError
 from fnwork.files import FileLock, read_bytes, reason, replace
+from fnwork.run_status import wrong_keys
 from fnwork.text import harmless
 
 SPEC, RESOLVED, EVENTS, STATUS, RECORD = "spec.toml", "resolved.toml", "events.jsonl", "status.json", "record.toml"
 BEST, LAST = "best.safetensors", "last.safetensors"
-LOCK, REQUEST = "lock", "request"
+LOCK, REQUEST, ANNOTATIONS = "lock", "request", "annotations.json"
 ALIVE_STATES = ("running", "paused")
 ENDED_STATES = ("finished", "early-stopped", "stopped", "failed", "interrupted")
 REQUESTS = ("stop", "pause", "continue")
@@ -66,6 +67,15 @@ def request(folder: Path, word: str) -> None:
         replace(folder / REQUEST, word.encode())
     except OSError as error:
         raise InputError(f"cannot ask {harmless(folder.name)} to {word}: {reason(error)}") from error
+
+
+def annotate(folder: Path, notes: str, tags: Sequence[str]) -> None:
+    """Keep a person's notes and tags of a run, in a file that its owner never writes: so they may come at any time."""
+    text = json.dumps({"notes": notes, "tags": [*tags]}, ensure_ascii=False, indent=1)
+    try:
+        replace(folder / ANNOTATIONS, text.encode("utf-8", "replace"))
+    except OSError as error:
+        raise InputError(f"cannot write in {harmless(folder)}: {reason(error)}") from error
 
 
 # --- events ---------------------------------------------------------------------------------------------------------
@@ -182,15 +192,11 @@ class RunReader:
         self.problem = ""
 
     def status(self) -> dict[str, Any]:
-        try:
-            status = json.loads(read_bytes(self.folder / STATUS))
-        except FileNotFoundError:
-            return self._damaged(STATUS, "missing")
-        except OSError as error:
-            return self._damaged(STATUS, reason(error))
-        except (ValueError, RecursionError):
-            return self._damaged(STATUS, "damaged")
-        return status if isinstance(status, dict) else self._damaged(STATUS, "damaged")
+        """What `status.json` holds, with the person's notes and tags; what is of the wrong kind is left out."""
+        status = self._json(STATUS)
+        if not (self.folder / ANNOTATIONS).is_file():
+            return status
+        return status | {key: value for key, value in self._json(ANNOTATIONS).items() if key in ("notes", "tags")}
 
     def state(self, status: Mapping[str, Any] | None = None) -> str:
         """One of the seven states; `interrupted` when the owner is gone, whatever the file says."""
@@ -220,6 +226,21 @@ class RunReader:
     def events(self) -> list[dict[str, Any]]:
         """All events that count, in order."""
         return current(EventTail(self.folder).read())
+
+    def _json(self, name: str) -> dict[str, Any]:
+        try:
+            values = json.loads(read_bytes(self.folder / name))
+        except FileNotFoundError:
+            return self._damaged(name, "missing")
+        except OSError as error:
+            return self._damaged(name, reason(error))
+        except (ValueError, RecursionError):
+            return self._damaged(name, "damaged")
+        if not isinstance(values, dict):
+            return self._damaged(name, "damaged")
+        if wrong := wrong_keys(values):
+            self._damaged(name, f"damaged: {', '.join(wrong)}")
+        return {key: value for key, value in values.items() if key not in wrong}
 
     def _toml(self, name: str) -> dict[str, Any] | None:
         try:
@@ -255,8 +276,11 @@ class RunWriter:
         self._length = self._whole_lines()
 
     @classmethod
-    def own(cls, folder: Path) -> "RunWriter":
-        """Become the owner of an ended or interrupted run; InputError while another process owns it."""
+    def own(cls, folder: Path, missing: Mapping[str, Any] | None = None) -> "RunWriter":
+        """Become the owner of an ended or interrupted run; InputError while another process owns it.
+
+        `missing` stands in for what a damaged `status.json` lacks.
+        """
         folder = Path(folder)
         reader = RunReader(folder)
         status = reader.status()
@@ -264,7 +288,7 @@ class RunWriter:
         try:
             for leftover in (*folder.glob("*.tmp"), *folder.glob(".*.partial")):
                 leftover.unlink()  # what a killed owner was writing
-            return cls(folder, lock, status)
+            return cls(folder, lock, {**(missing or {}), **status})
         except OSError as error:
             lock.release()
             raise InputError(f"cannot write in {harmless(folder)}: {reason(error)}") from error

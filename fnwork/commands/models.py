@@ -1,5 +1,6 @@
 """test, predict, export: a run's best weights put to use."""
 
+import sys
 from argparse import Namespace
 from pathlib import Path
 
@@ -73,14 +74,28 @@ def _print_classes(arguments: Namespace, names: tuple[str, ...], outputs: np.nda
 
 def export(arguments: Namespace) -> int:
     from fnwork import export as exporting
+    from fnwork import files
 
     folder = run_folder(arguments)
     if arguments.to == "onnx":
         raise InputError(
             "export to ONNX comes with a later version; this one writes csv (curves) and safetensors (weights)"
         )
-    output = arguments.output or Path(f"{archive_of(arguments).find(arguments.run).name}.{arguments.to}")
-    write = {"csv": exporting.curves, "safetensors": exporting.weights}[arguments.to]
-    write(folder, output)
-    print(harmless(output))
+    if arguments.output == "":
+        raise InputError("-o: expected a file's name, or - for stdout")
+    output = Path(arguments.output or f"{folder.resolve().name}.{arguments.to}")
+    runs = archive_of(arguments).runs.resolve()
+    if {runs, folder.resolve()} & {output.resolve(), *output.resolve().parents}:
+        raise InputError(f"{harmless(output)} lies in the archive of runs, which is left as it is; name another place")
+    content = {"csv": exporting.curves, "safetensors": exporting.weights}[arguments.to](folder)
+    if arguments.output == "-":
+        sys.stdout.flush()
+        sys.stdout.buffer.write(content)
+        return 0
+    if output.is_file():
+        say(f"note: {output} was there, and is replaced")
+    regular = not output.exists() or (output.is_file() and not output.is_symlink())
+    files.overwrite(output, content)
+    if regular:
+        print(harmless(output))
     return 0

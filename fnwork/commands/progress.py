@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fnwork.cli import let_go
 from fnwork.commands.common import duration, figure, size, title
 from fnwork.run_folder import RunReader
 from fnwork.text import harmless
@@ -45,6 +46,9 @@ class Progress:
                 self._bar.line(harmless(message))
             else:
                 print(harmless(message), file=self._stream, flush=True)
+        except BrokenPipeError:
+            self._silent = True
+            let_go(self._stream)
         except OSError:
             self._silent = True
 

@@ -188,9 +188,13 @@ def compare(arguments: Namespace) -> int:
 
 def remove(arguments: Namespace) -> int:
     folder = run_folder(arguments)
-    if at_a_terminal() and not arguments.yes and not confirm(f"Delete {folder.name} for good?", False):
-        say("nothing was deleted")
-        return 0
+    if not arguments.yes:
+        if not at_a_terminal():
+            command = f"fnwork rm {harmless(folder.name)} --yes"
+            raise InputError(f"there is no terminal to ask in: {command} deletes it for good")
+        if not confirm(f"Delete {folder.name} for good?", False):
+            say("nothing was deleted")
+            return 0
     archive_of(arguments).delete(str(folder))
     say(f"deleted {folder.name}")
     return 0

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from engine.errors import InputError
 from fnwork.archive import Archive
-from fnwork.cli import DONE, RUN_FAILED, STOPPED
+from fnwork.cli import DONE, RUN_FAILED, STOPPED, let_go
 from fnwork.commands.common import archive_of, figure, made_archive, print_json, run_folder, say
 from fnwork.commands.records import document
 from fnwork.run_folder import ALIVE_STATES, RunReader, request
@@ -50,21 +50,33 @@ def _train(arguments: Namespace, make: Callable) -> int:
     from fnwork.commands.progress import Progress
 
     owned = make()
-    if not arguments.json:
-        print(f"run: {harmless(owned.folder)}", flush=True)
+    with _whose_reader_may_leave():
+        if not arguments.json:
+            print(f"run: {harmless(owned.folder)}", flush=True)
     with Progress(owned.folder, to_stderr=arguments.json) as progress, stopping_on_interrupt(owned, progress.note):
         result = owned.execute(progress.take)
-    if arguments.json:
-        print_json(document(owned.folder) | {"message": result.message})
-    else:
-        figures = "  ".join(f"{key} {figure(key, value)}" for key, value in result.results.items())
-        print(f"{result.state}{'  ' if figures else ''}{figures}", flush=True)
+    with _whose_reader_may_leave():
+        if arguments.json:
+            print_json(document(owned.folder) | {"message": result.message})
+        else:
+            figures = "  ".join(f"{key} {figure(key, value)}" for key, value in result.results.items())
+            print(f"{result.state}{'  ' if figures else ''}{figures}", flush=True)
+        sys.stdout.flush()
     if result.state == "stopped":
         at_home = archive_of(arguments).root == Path("experiments")
         say(f"go on with: fnwork resume {owned.folder.name if at_home else owned.folder}")
     elif result.state == "failed":
         say(result.message)
     return {"failed": RUN_FAILED, "stopped": STOPPED}.get(result.state, DONE)
+
+
+@contextmanager
+def _whose_reader_may_leave() -> Iterator[None]:
+    """Prints to a pipe that nobody reads any more; the training goes on, and its exit code stands."""
+    try:
+        yield
+    except BrokenPipeError:
+        let_go(sys.stdout)
 
 
 @contextmanager

@@ -127,18 +127,49 @@ def test_find_knows_folders_ids_names_prefixes_and_last(archive, monkeypatch):
         archive.find("")
 
 
-def test_notes_and_tags_are_kept_and_refused_while_the_run_lives(archive):
+def test_notes_and_tags_are_kept_while_the_run_lives_too(archive):
     writer = archive.create("one", "", {}, tags=("a",))
-    for attempt in (lambda: archive.note("one", "x"), lambda: archive.tag("one", "b"), lambda: archive.delete("one")):
-        with pytest.raises(InputError, match=f"in use by process .*fnwork stop {writer.folder.name}"):
-            attempt()
-    writer.status(state="finished")
-    writer.close()
+    with pytest.raises(InputError, match=f"in use by process .*fnwork stop {writer.folder.name}"):
+        archive.delete("one")
     archive.note("one", "a \x1b[31m note")
     archive.tag("one", "b")
+    writer.status(state="finished")
+    writer.close()
     archive.tag("one", "b")
     [run] = archive.list()
     assert (run.notes, run.tags, run.state) == ("a \x1b[31m note", ("a", "b"), "finished")
+
+
+def test_a_status_with_values_of_the_wrong_kind_is_damaged_and_the_rest_of_it_counts(archive):
+    folder = ended(archive, val_loss=0.5)
+    status = json.loads((folder / "status.json").read_bytes())
+    wrong = {"epoch": "x", "epochs": None, "started": "yesterday", "pid": "a", "tags": 3, "seconds": -1}
+    (folder / "status.json").write_text(json.dumps(status | wrong))
+    [run] = archive.list()
+    assert run.problem == "status.json: damaged: epoch, epochs, pid, started, seconds, tags"
+    assert (run.state, run.results, run.epoch, run.tags) == ("finished", {"val_loss": 0.5}, 0, ())
+
+
+def test_a_run_of_a_lock_alone_can_be_deleted_by_its_id_and_its_path(archive):
+    for reference in (lambda folder: folder.name, str):
+        folder = archive.runs / "20260101-000000-torn"
+        folder.mkdir(parents=True)
+        (folder / "lock").touch()
+        archive.delete(reference(folder))
+        assert not folder.exists()
+
+
+def test_a_run_that_cannot_be_deleted_stays_in_the_list(archive, monkeypatch):
+    folder = ended(archive)
+
+    def refuse(path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("shutil.rmtree", refuse)
+    with pytest.raises(InputError, match=r"cannot delete .*: Permission denied"):
+        archive.delete("one")
+    assert [run.path for run in archive.list()] == [folder]
+    assert [path.name for path in archive.runs.iterdir()] == [folder.name]
 
 
 def test_delete_removes_the_run_and_nothing_else(archive, tmp_path):

@@ -258,8 +258,15 @@ def test_note_and_tag_and_rm(archive, capsys):
     [run] = json_of(capsys, "runs")
     assert (run["notes"], run["tags"]) == ("a note", ["baseline"])
     assert main(["tag", "last", "\x1b[2J"]) == 2
-    assert main(["rm", "one"]) == 0
+    assert main(["rm", "one", "-y"]) == 0
     assert not folder.exists()
+
+
+def test_rm_without_a_terminal_needs_to_be_sure(archive, capsys):
+    folder = made(archive)
+    assert main(["rm", "last"]) == 2
+    assert "--yes" in capsys.readouterr().err
+    assert folder.exists()
 
 
 def test_rm_in_a_terminal_asks(archive, monkeypatch):
@@ -271,9 +278,9 @@ def test_rm_in_a_terminal_asks(archive, monkeypatch):
     assert not folder.exists()
 
 
-def test_a_run_that_is_alive_is_not_deleted_or_annotated(archive, capsys):
+def test_a_run_that_is_alive_is_not_deleted(archive, capsys):
     writer = archive.create("one", "", {})
-    for arguments in (["rm", "last"], ["note", "last", "x"], ["tag", "last", "x"]):
+    for arguments in (["rm", "last", "-y"],):
         assert main(arguments) == 2
         assert "in use by process" in capsys.readouterr().err
     assert main(["resume", "last"]) == 2
@@ -330,7 +337,51 @@ def test_export_of_curves_and_formats_that_are_not_there_yet(archive, capsys):
     assert main(["export", "last", "--to", "onnx"]) == 2
     assert "later version" in capsys.readouterr().err
     assert main(["export", "last", "--to", "csv", "-o", "no/such/folder.csv"]) == 2
-    assert "No such file" in capsys.readouterr().err
+    assert capsys.readouterr().err == "no/such/folder.csv: cannot be written: there is no such folder\n"
+    for place in ("", "."):
+        assert main(["export", "last", "--to", "csv", "-o", place]) == 2
+        assert "expected a file's name" in capsys.readouterr().err
+
+
+def test_export_leaves_the_archive_as_it_is(archive, capsys):
+    folder, other = made(archive), made(archive, "other")
+    before = (other / "events.jsonl").read_bytes()
+    Path("link").symlink_to(other / "events.jsonl")
+    for place in (other / "events.jsonl", folder / "curves.csv", archive.runs, Path("link")):
+        assert main(["export", folder.name, "--to", "csv", "-o", str(place)]) == 2
+        assert "lies in the archive" in capsys.readouterr().err
+    assert (other / "events.jsonl").read_bytes() == before and not (folder / "curves.csv").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links and named pipes")
+def test_export_goes_through_links_and_pipes_and_keeps_a_files_permissions(archive, capsys):
+    made(archive)
+
+    def export(place):
+        return main(["export", "last", "--to", "csv", "-o", place])
+
+    Path("link").symlink_to("target")
+    assert export("link") == 0
+    assert Path("link").is_symlink() and Path("target").read_text().startswith("kind,")
+    os.mkfifo("pipe")
+    reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)
+    assert export("pipe") == 0
+    assert os.read(reader, 1000) == Path("target").read_bytes()
+    os.close(reader)
+    Path("mine").write_text("old")
+    Path("mine").chmod(0o600)
+    capsys.readouterr()
+    assert export("mine") == 0
+    captured = capsys.readouterr()
+    assert "note: mine was there, and is replaced" in captured.err and captured.out == "mine\n"
+    assert Path("mine").stat().st_mode & 0o777 == 0o600
+
+
+def test_export_to_stdout_is_the_file_alone(archive):
+    made(archive)
+    result = outside("export", "last", "--to", "csv", "-o", "-")
+    assert (result.stdout, result.stderr) == ("kind,t,epoch,step,val_loss\nepoch,1.0,1,5,0.5\n", "")
+    assert not Path("-").exists()
 
 
 def test_data_list_info_and_get(capsys):

@@ -209,10 +209,22 @@ def test_ctrl_c_twice_ends_at_once_and_the_archive_stays_whole(small):
     assert Archive(Path("experiments")).list()[0].problem == ""
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="a pipe's reader going away has no signal on Windows")
+def test_a_run_whose_reader_went_away_trains_on(small):
+    command = [sys.executable, "-m", "fnwork", "run", small]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    reading, writing = os.pipe()
+    os.close(reading)
+    result = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, env=environment, timeout=60)
+    os.close(writing)
+    [run] = Archive(Path("experiments")).list()
+    assert (result.returncode, result.stderr, run.state, run.epoch) == (0, "", "finished", 4)
+
+
 def test_a_second_process_reads_and_stops_but_does_not_take_over(small, capsys):
     process, folder = started("run", small, *ENDLESS)
     assert [run["state"] for run in json_of(capsys, "runs")] == ["running"]
-    for arguments in (["resume", "last"], ["rm", "last"], ["note", "last", "x"]):
+    for arguments in (["resume", "last"], ["rm", "last", "-y"]):
         assert main(arguments) == 2
     assert str(process.pid) in capsys.readouterr().err
     assert main(["show", "last"]) == 0

@@ -373,3 +373,24 @@ def test_what_a_run_was_resolved_to_gives_its_spec_back(archive, spec_path, text
 
     wanted = spec.parse(text or spec_path.read_text().replace('"small.csv"', '"/data/small.csv"'))
     assert prepare.spec_of(spec.resolved(wanted), "resolved.toml") == wanted
+
+
+def test_a_damaged_status_is_repaired_by_a_resume(archive, spec_path):
+    run = Run.start(archive, spec_path)
+    assert run.execute(stopping_after(run, 12)).state == "stopped"
+    wrong = {"state": 5, "epoch": "x", "epochs": None, "started": "yesterday", "results": 3, "pid": "a"}
+    (run.folder / "status.json").write_text(json.dumps(wrong))
+    assert "status.json: damaged" in summary(run.folder).problem
+    assert Run.resume(archive, run.folder).execute().state == "finished"
+    found = summary(run.folder)
+    assert (found.state, found.problem, found.epoch, found.epochs, found.name) == ("finished", "", 4, 4, "small")
+    assert found.started > 0 and RunReader(run.folder).record()["reason"] == "finished"
+
+
+def test_the_epochs_of_a_run_are_the_ones_that_are_done(archive, spec_path):
+    run = Run.start(archive, spec_path)
+    run.execute(stopping_after(run, 12))
+    assert (summary(run.folder).epoch, RunReader(run.folder).record()["epochs"]) == (1, 1)
+    run = Run.resume(archive, run.folder)
+    run.execute(stopping_after(run, 14))
+    assert summary(run.folder).epoch == 1
