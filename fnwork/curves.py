@@ -6,7 +6,7 @@ Values that are not finite stay in the series: smoothing skips them, thinning le
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,15 @@ class History:
             self._values[self._index[name], self._length] = value
         self._length += 1
 
+    def extend(self, columns: Mapping[str, Floats]) -> None:
+        """Adds rows, given as columns of one length; columns that are not given become nan."""
+        count = len(next(iter(columns.values())))
+        while self._length + count > self._values.shape[1]:
+            self._values = np.concatenate([self._values, np.full_like(self._values, np.nan)], axis=1)
+        for name, values in columns.items():
+            self._values[self._index[name], self._length : self._length + count] = values
+        self._length += count
+
     def last(self, column: str, default: float = math.nan) -> float:
         """The newest value of a column."""
         return float(self[column][-1]) if self._length else default
@@ -76,6 +85,31 @@ class Smoother:
             self.count += 1
         return self.value
 
+    def add_all(self, values: Floats) -> Floats:
+        """The mean after each of these values; nan where a value is not finite."""
+        finite = np.isfinite(values)
+        kept = np.clip(values[finite], -_LARGEST, _LARGEST)
+        means = np.full(values.shape, np.nan)
+        if not kept.size:
+            return means
+        self.count += kept.size
+        if self._keep == 0.0:
+            means[finite], self._sum, self._weight = kept, float(kept[-1]), 1.0
+            return means
+        # Within a stretch s[i] = keep**i * (s[-1] + sum of new[j] * keep**-j): a cumulative sum, while keep**-j is small.
+        length = max(1, min(kept.size, int(-18.0 / math.log(self._keep))))
+        powers = self._keep ** np.arange(1, length + 1)
+        sums = np.empty(kept.shape)
+        for start in range(0, kept.size, length):
+            piece = kept[start : start + length]
+            decay = powers[: piece.size]
+            sums[start : start + length] = decay * (self._sum + (1.0 - self._keep) * np.cumsum(piece / decay))
+            self._sum = float(sums[start + piece.size - 1])
+        weights = 1.0 - (1.0 - self._weight) * np.exp(np.arange(1, kept.size + 1) * math.log(self._keep))
+        self._weight = float(weights[-1])
+        means[finite] = sums / weights
+        return means
+
     @property
     def value(self) -> float:
         """The mean; nan before the first finite value."""
@@ -98,17 +132,36 @@ class Curves:
         t = number(event.get("t"))
         match event.get("kind"):
             case "step":
-                values = {name: number(event.get(name)) for name in STEP_VALUES}
-                self.steps.append(step=number(event.get("step")), t=t, **values)
+                self.take_steps([event])
             case "epoch":
                 values = {name: number(event.get(name)) for name in EPOCH_VALUES}
                 self.epochs.append(step=number(event.get("step")), t=t, epoch=number(event.get("epoch")), **values)
             case "memory" if isinstance(held := event.get("bytes"), Mapping):
                 values = {name: number(held.get(name, 0)) for name in MEMORY_CATEGORIES}
-                self.memory.append(step=self.steps.last("step", 0.0), t=t, total=sum(values.values()), **values)
+                self.memory.append(step=self._step_at(t), t=t, total=sum(values.values()), **values)
             case "resume":
                 for history in (self.steps, self.epochs, self.memory):
                     history.cut_after("t", t)
+
+    def _step_at(self, t: float) -> float:
+        """The newest update at a moment."""
+        known = int(np.searchsorted(self.steps["t"], t, "right"))
+        return float(self.steps["step"][known - 1]) if known else 0.0
+
+    def take_steps(self, events: Sequence[Mapping[str, Any]]) -> None:
+        """Adds several events of kind "step" at once, which is much faster than one after the other."""
+        self.steps.extend(
+            {name: numbers([event.get(name) for event in events]) for name in ("step", "t", *STEP_VALUES)}
+        )
+
+
+def numbers(values: Sequence[Any]) -> Floats:
+    """`number` of several values."""
+    plain = set(map(type, values)) <= {float, int}
+    try:
+        return np.array(values if plain else [number(value) for value in values], dtype=np.float64)
+    except OverflowError:
+        return np.array([number(value) for value in values])
 
 
 def number(value: Any) -> float:
@@ -123,25 +176,7 @@ def number(value: Any) -> float:
 
 def smoothed(values: Floats, window: float) -> Floats:
     """`Smoother` over a whole series at once; nan where a value is not finite."""
-    finite = np.isfinite(values)
-    kept = np.clip(values[finite], -_LARGEST, _LARGEST)
-    result = np.full(values.shape, np.nan)
-    keep = 1.0 - 1.0 / max(1.0, window)
-    if not kept.size or keep == 0.0:
-        result[finite] = kept
-        return result
-    # Within a stretch s[i] = keep**i * (s[-1] + sum of new[j] * keep**-j): a cumulative sum, while keep**-j is small.
-    length = max(1, min(kept.size, int(-18.0 / math.log(keep))))
-    powers = keep ** np.arange(1, length + 1)
-    means = np.empty(kept.shape)
-    carried = 0.0
-    for start in range(0, kept.size, length):
-        piece = kept[start : start + length]
-        decay = powers[: piece.size]
-        means[start : start + length] = decay * (carried + (1.0 - keep) * np.cumsum(piece / decay))
-        carried = means[start + piece.size - 1]
-    result[finite] = means / -np.expm1(np.arange(1, kept.size + 1) * math.log(keep))
-    return result
+    return Smoother(window).add_all(values)
 
 
 def thinned(x: Floats, y: Floats, columns: int) -> tuple[Floats, Floats]:

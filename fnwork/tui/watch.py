@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,9 @@ from fnwork.tui.theme import CATEGORIES
 
 _STATE_SECONDS = 1.0
 _RECENT_UPDATES = 20
+_BLOCK = 1 << 20  # bytes of events that are taken at once
+_READ_SECONDS = 0.4  # then what is known of a long run is shown before the rest is read
+_JUDGE_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -72,16 +75,19 @@ class Check:
 class RunWatch:
     """Follows one run's folder.
 
-    `look` may take seconds at first and so belongs in a thread; nothing else may be asked while it works.
+    `look` takes a moment and so belongs in a thread; nothing else may be asked while it works. A long run takes several
+    looks until all that is in its folder is known; `is_behind` tells.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._tail = EventTail(folder)
+        self._judged = EventTail(folder)
         self._reader = RunReader(folder)
         self._state_at = -math.inf
         self._smoother = Smoother(1)
         self.state = ""
+        self.is_behind = False
         self.status: Mapping[str, Any] = {}
         self.start: Mapping[str, Any] = {}
         self.end: Mapping[str, Any] = {}
@@ -94,45 +100,79 @@ class RunWatch:
         kept = (self._reader.record() or {}).get("checklist")
         self._findings = [found for found in kept if isinstance(found, dict)] if isinstance(kept, list) else []
         self._checklist = None if self._findings else Checklist()
+        self._checks: dict[str, Mapping[str, Any]] = {}  # what the run said itself, until all is judged here
+        self._resumed_at = 0.0
         self.log: list[dict[str, Any]] = []
 
     def look(self) -> bool:
         """Take over what is new in the folder; False if nothing is."""
-        events = self._tail.read()
-        for event in events:
-            self._take(event)
+        kinds: set[str] = set()
+        began, self.is_behind = time.monotonic(), False
+        while events := self._tail.read(_BLOCK):
+            kinds.update(event["kind"] for event in events)
+            self._take_all(events)
+            if time.monotonic() - began >= _READ_SECONDS:
+                self.is_behind = True
+                break
+        changed = (not self.is_behind and self._judge()) or bool(kinds)
         now = time.monotonic()
-        ended = any(event["kind"] in ("end", "resume") for event in events)
-        if not ended and now - self._state_at < _STATE_SECONDS:  # the state asks the system about a process
-            return bool(events)
+        if not kinds & {"end", "resume"} and now - self._state_at < _STATE_SECONDS:
+            return changed  # the state asks the system about a process
         self._state_at = now
         before = self._without_heartbeat(), self.state
         self.status = self._reader.status()
         self.state = self._reader.state(self.status)
-        return bool(events) or before != (self._without_heartbeat(), self.state)
+        return changed or before != (self._without_heartbeat(), self.state)
+
+    def _judge(self) -> bool:
+        """Take the checklist on for a moment; it takes longer than the curves, which do not wait for it."""
+        if self._checklist is None:
+            return False
+        began, judged = time.monotonic(), False
+        while time.monotonic() - began < _JUDGE_SECONDS:
+            events = self._judged.read(_BLOCK // 8)
+            if not events:
+                self._checks.clear()
+                break
+            judged = True
+            for event in events:
+                self._checklist.update(event)
+        return judged
 
     def _without_heartbeat(self) -> dict[str, Any]:
         return {key: value for key, value in self.status.items() if key != "heartbeat"}
 
+    def _take_all(self, events: Sequence[dict[str, Any]]) -> None:
+        """Updates first, as many as can be taken at once; a start or a resume changes what comes after it."""
+        first = 0
+        for index, event in enumerate(events):
+            if event["kind"] in ("start", "resume"):
+                self._take_between(events[first:index])
+                self._take(event)
+                first = index + 1
+        self._take_between(events[first:])
+
+    def _take_between(self, events: Sequence[dict[str, Any]]) -> None:
+        self._take_steps([event for event in events if event["kind"] == "step" and _is_finite(event.get("step"))])
+        for event in events:
+            if event["kind"] != "step":
+                self._take(event)
+
     def _take(self, event: dict[str, Any]) -> None:
         kind = event["kind"]
-        if kind == "step" and not math.isfinite(number(event.get("step"))):
-            return
         self.curves.take(event)
-        if self._checklist is not None:
-            self._checklist.update(event)
         match kind:
-            case "step":
-                self._smooth(event["t"], number(event["step"]), number(event.get("loss")))
             case "memory":
                 self._take_memory(event)
             case "start":
                 self._take_start(event)
             case "end":
                 self.end = event
+            case "check" if self._checklist is not None:
+                self._checks[str(event.get("symptom"))] = event
             case "resume":
                 self._take_resume(event)
-        if kind not in ("step", "memory", "start"):
+        if kind not in ("memory", "start"):
             self.log.append(event)
 
     def _take_start(self, event: dict[str, Any]) -> None:
@@ -143,19 +183,22 @@ class RunWatch:
         steps = _count(event.get("epochs")) * self.windows_per_epoch
         self.planned_steps = min(steps, _count(limit) or steps)
 
-    def _smooth(self, t: float, step: float, loss: float) -> None:
-        mean = self._smoother.add(loss)
-        self.smooth_loss.append(t=t, step=step, loss=mean if math.isfinite(loss) else math.nan)
+    def _take_steps(self, events: Sequence[Mapping[str, Any]]) -> None:
+        if not events:
+            return
+        known = len(self.curves.steps)
+        self.curves.take_steps(events)
+        new = {name: self.curves.steps[name][known:] for name in ("t", "step", "loss")}
+        self.smooth_loss.extend(new | {"loss": self._smoother.add_all(new["loss"])})
 
     def _take_resume(self, event: dict[str, Any]) -> None:
         # What was written after the moment that a resume goes back to happens once more.
         self.smooth_loss.cut_after("t", event["t"])
         self.log = [old for old in self.log if old["t"] <= event["t"]]
         self.end = {}
+        self._resumed_at = number(event.get("step"))
         if self._checklist is None:
             self._findings, self._checklist = [], Checklist()
-            for old in self._reader.events():
-                self._checklist.update(old)
 
     def _take_memory(self, event: dict[str, Any]) -> None:
         held, peak = event.get("bytes"), event.get("peak")
@@ -233,7 +276,7 @@ class RunWatch:
     def checklist(self) -> list[Check]:
         """All entries of the checklist, in their order."""
         findings = [asdict(found) for found in self._checklist.findings()] if self._checklist else self._findings
-        found = {str(finding.get("symptom")): finding for finding in findings}
+        found = {str(finding.get("symptom")): finding for finding in findings} | self._checks
         return [_check(symptom, found.get(symptom.key, {})) for symptom in SYMPTOMS]
 
     def _recent(self, column: str) -> float:
@@ -242,8 +285,9 @@ class RunWatch:
         return float(values.mean()) if values.size else math.nan
 
     def _seconds_left(self, steps: int) -> float:
-        """From the pace of the last two epochs, evaluation included."""
-        count = min(len(self.curves.steps), max(_RECENT_UPDATES, 2 * self.windows_per_epoch))
+        """From the pace of the last two epochs since any resume, evaluation included."""
+        since_resume = len(self.curves.steps) - int(np.searchsorted(self.curves.steps["step"], self._resumed_at))
+        count = min(since_resume, max(_RECENT_UPDATES, 2 * self.windows_per_epoch))
         if count < 2 or steps <= 0:
             return 0.0 if steps <= 0 and count else math.nan
         times, numbers = self.curves.steps["t"][-count:], self.curves.steps["step"][-count:]
@@ -258,6 +302,10 @@ def _check(symptom: Symptom, finding: Mapping[str, Any]) -> Check:
 
 def _count(value: Any) -> int:
     return int(value) if isinstance(value, int | float) and math.isfinite(value) else 0
+
+
+def _is_finite(value: Any) -> bool:
+    return type(value) is int or math.isfinite(number(value))
 
 
 def _known(value: float) -> float:

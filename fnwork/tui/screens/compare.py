@@ -62,6 +62,8 @@ class CompareScreen(PlaceScreen):
         watches = [RunWatch(folder) for folder in self.folders]
         for watch in watches:
             await asyncio.to_thread(watch.look)
+            while watch.is_behind:
+                await asyncio.to_thread(watch.look)
         self._watches = watches
         self._show_curves()
 

@@ -109,25 +109,28 @@ class LiveScreen(PlaceScreen):
 
     async def _follow(self) -> None:
         while True:
-            if self.is_current:
-                await self._look()
+            if self.is_current and await self._look():
+                await asyncio.sleep(0)
+                continue
             self._wake.clear()
             try:
                 await asyncio.wait_for(self._wake.wait(), TICK)
             except TimeoutError:
                 continue
 
-    async def _look(self) -> None:
+    async def _look(self) -> bool:
+        """Take over what is new; whether there is more that can be read at once."""
         run = self.run
         if run is None:
             alive = await asyncio.to_thread(self._newest_alive)
             if alive is not None and self.fnwork.run_folder is None:
                 self.fnwork.run_folder = alive
-            return
+            return False
         changed = await asyncio.to_thread(run.look)
         if run is self.run and (changed or self._due):
             self._due = False
             self._show(run)
+        return run.is_behind
 
     def _newest_alive(self) -> Path | None:
         try:

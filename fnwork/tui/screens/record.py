@@ -78,9 +78,11 @@ class RecordScreen(PlaceScreen):
 
     async def _load(self) -> None:
         watch = RunWatch(self.folder)
-        await asyncio.to_thread(watch.look)
-        self._watch = watch
-        self._show_curves(watch)
+        watch.is_behind = True
+        while watch.is_behind:
+            await asyncio.to_thread(watch.look)
+            self._watch = watch
+            self._show_curves(watch)
         self.query_one(ChecklistView).show(watch.checklist())
         self.query_one(EventLog).show(watch.log)
 
