@@ -40,6 +40,7 @@ class RunSummary:
     seconds: float = 0.0  # trained so far
     peak_bytes: int = 0
     problem: str = ""  # what is damaged in the run's folder, if anything
+    message: str = ""  # why it ended
 
     def as_dict(self) -> dict[str, Any]:
         """The run as `runs --json` shows it: every result is a key of its own."""
@@ -81,6 +82,7 @@ def summary(folder: Path) -> RunSummary:
         seconds=status.get("seconds", 0.0),
         peak_bytes=status.get("peak_bytes", 0),
         problem=reader.problem,
+        message=status.get("message", ""),
     )
 
 
@@ -122,6 +124,11 @@ class Archive:
         """The names of the specs, without `.toml`."""
         return sorted(path.stem for path in self.specs.glob("*.toml"))
 
+    def _spec_name(self, spec: str) -> str:
+        """A spec of this folder goes by its name, whoever starts a run of it; any other by its path."""
+        path = Path(spec)
+        return path.stem if path.suffix == ".toml" and path.parent.resolve() == self.specs.resolve() else spec
+
     def find_spec(self, reference: str) -> Path:
         """The spec file that a path or the name of a spec means; InputError with the nearest name otherwise."""
         for path in (Path(reference), self.specs / reference, self.specs / f"{reference}.toml"):
@@ -158,7 +165,7 @@ class Archive:
                 writer.status(
                     state="running",
                     name=name,
-                    spec=spec,
+                    spec=self._spec_name(spec),
                     started=time.time(),
                     epoch=0,
                     epochs=epochs,
@@ -231,6 +238,11 @@ class Archive:
         folder = self.find(run)
         known = summary(folder)
         annotate(folder, known.notes, [*dict.fromkeys([*known.tags, tag])])
+
+    def retag(self, run: str, tags: Sequence[str]) -> None:
+        """Give the run these tags and no others; while it runs too."""
+        folder = self.find(run)
+        annotate(folder, summary(folder).notes, [*dict.fromkeys(tags)])
 
     def delete(self, run: str) -> None:
         """Remove a run that no process owns; InputError for one that lies outside this experiments folder."""
