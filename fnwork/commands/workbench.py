@@ -26,7 +26,9 @@ def _need_a_terminal(command: str, instead: str) -> None:
 
 def _show(experiments: Path, folder: Path | None) -> int:
     from fnwork.tui.app import FnworkApp
+    from fnwork.tui.signals import end_on_signals
 
     app = FnworkApp(experiments, attach=folder)
+    end_on_signals(app)
     app.run()
     return app.return_code or 0

@@ -16,6 +16,7 @@ from textual.screen import Screen
 
 from engine.errors import InputError, RunError
 from fnwork.archive import Archive
+from fnwork.run_folder import RunReader
 from fnwork.text import harmless
 from fnwork.tui import keys, theme
 from fnwork.tui.place import PlaceScreen
@@ -119,11 +120,17 @@ class FnworkApp(App[None]):
         self.training_state = state
 
     def _say_run(self, run: Run | None, state: State) -> None:
-        if run is None:
-            self.run_line = ("running", "starting") if state != "idle" else ("", "")
+        """This process's run; when none goes on here, the one that Live shows, which may be another process's now."""
+        if state == "idle":
+            folder = self.run_folder
+            shown = RunReader(folder).state() if folder is not None else ""
+        elif run is None:
+            self.run_line = ("running", "starting")
             return
-        shown = "stopping" if state == "stopping" else run.state
-        self.run_line = (shown, f"{run.folder.name[16:]} {shown}")
+        else:
+            folder = run.folder
+            shown = "stopping" if state == "stopping" else run.state
+        self.run_line = (shown, f"{folder.name[16:]} {shown}" if folder is not None else "")
 
     def _ended(self) -> None:
         error = self.training.error
@@ -249,7 +256,10 @@ class FnworkApp(App[None]):
     async def _may_leave_run(self) -> bool:
         if self.training.state == "idle":
             return True
-        text = "Stopping saves its state first, so that it can be resumed later."
+        text = (
+            "It cannot outlive this window. Stopping saves its state first, so that it can be resumed later.\n\n"
+            "`fnwork run SPEC` in a terminal trains without the workbench."
+        )
         choices = [Choice("stop", "s", "Stop, save and quit"), Choice("cancel", "k", "Keep watching")]
         if await self.push_screen_wait(Ask("A run is going on", text, choices)) != "stop":
             return False

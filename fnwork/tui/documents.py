@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,7 +50,7 @@ class Documents:
         self._by_path: dict[Path, Document] = {}
 
     def __iter__(self) -> Iterator[Document]:
-        return iter(sorted(self._by_path.values(), key=lambda document: document.path.name.lower()))
+        return iter(sorted(self._by_path.values(), key=lambda document: document.name.lower()))
 
     def __len__(self) -> int:
         return len(self._by_path)
@@ -106,8 +107,14 @@ class Documents:
     def add(self, text: str, name: str) -> Document:
         """A new document, not written yet, under the first free name like `name`."""
         path = self.free_path(name)
-        document = self._by_path[path] = Document(path, None, text)
+        document = self._by_path[path] = Document(path, None, _named(text, path.stem))
         return document
+
+    def neighbour(self, document: Document) -> Document | None:
+        """The next one in the list, or the one before the last."""
+        listed = list(self)
+        at = listed.index(document)
+        return next(iter(listed[at + 1 :] or reversed(listed[:at])), None)
 
     def free_path(self, name: str) -> Path:
         """`name.toml` in the folder, or `name-2.toml`, ... if that is taken."""
@@ -139,6 +146,19 @@ class Documents:
             self._by_path.pop(document.path, None)
         else:
             document.text, document.changed_on_disk, document.history = document.saved, False, None
+
+
+def _named(text: str, name: str) -> str:
+    """The text with `name` where it names itself, so that the runs of a copy can be told from the original's."""
+    try:
+        named = isinstance(tomllib.loads(text.removeprefix("\ufeff")).get("name"), str)
+    except (ValueError, RecursionError):
+        return text
+    if not named:
+        return text
+    from fnwork.spec_set import apply  # with its parser, not needed for the first screen
+
+    return apply(text, [f"name={name}"])[0]
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

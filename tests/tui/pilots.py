@@ -10,6 +10,7 @@ from pathlib import Path
 from textual.pilot import Pilot
 
 from fnwork.outlook import Outlook
+from fnwork.run_folder import write_status
 from fnwork.tui.app import FnworkApp
 from fnwork.tui.screens.dialogs import Ask
 from fnwork.tui.screens.edit import EditScreen
@@ -107,6 +108,7 @@ class FakeRun:
         self.stop_asked.wait(20)
         self.may_end.wait(5)
         self.state = "stopped"
+        write_status(self.folder, {"state": self.state})
         if self.error is not None:
             raise self.error
 

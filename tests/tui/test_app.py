@@ -12,6 +12,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from engine.errors import InputError
+from fnwork.run_folder import write_status
 from fnwork.tui import keys
 from fnwork.tui.app import FnworkApp
 from fnwork.tui.screens.dialogs import Help
@@ -88,6 +89,17 @@ async def ended(pilot: Pilot[None], app: FnworkApp, run: FakeRun) -> None:
     run.stop_asked.set()
     run.may_end.set()
     await until(pilot, lambda: app.training_state == "idle", "idle")
+
+
+async def test_the_bar_tells_what_another_process_made_of_the_run(experiments: Path, fake_run: FakeRun) -> None:
+    app = FnworkApp(experiments)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("f5")
+        await until(pilot, lambda: app.run_folder == fake_run.folder)
+        await ended(pilot, app, fake_run)
+        await sees(pilot, "■ fashion-cnn stopped")
+        write_status(fake_run.folder, {"state": "finished"})
+        await until(pilot, lambda: app.run_line == ("finished", "fashion-cnn finished"))
 
 
 async def test_no_second_run_until_the_thread_has_ended(experiments: Path, fake_run: FakeRun) -> None:

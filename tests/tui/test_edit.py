@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 from pilots import FIGURES, GOOD, WRONG, edit, question, sees, shown, until
-from textual.widgets import Input, OptionList
+from textual.events import Key
+from textual.pilot import Pilot
+from textual.widgets import Button, Input, OptionList
 
 from fnwork.tui.app import FnworkApp
 from fnwork.tui.screens.dialogs import AskName
@@ -191,6 +193,45 @@ async def test_delete_asks(experiments: Path) -> None:
         assert not (experiments / "specs/fashion-cnn.toml").exists()
 
 
+async def test_what_takes_the_place_of_a_spec_that_goes_is_its_neighbour(experiments: Path) -> None:
+    app = FnworkApp(experiments)
+    async with app.run_test() as pilot:
+        await pilot.press("down", "d", "e")
+        assert edit(app).current.name == "fashion-mlp-2"
+        await pilot.press("f1", "escape")
+        edit(app).action_revert()
+        await until(pilot, lambda: question(app) != "")
+        await pilot.press("d")
+        await until(pilot, lambda: edit(app).current.name == "wrong")
+        assert app.focused is edit(app).specs
+        await pilot.press("delete")
+        await until(pilot, lambda: question(app) != "")
+        await pilot.press("d")
+        await until(pilot, lambda: edit(app).current.name == "fashion-mlp")
+
+
+async def test_enter_and_space_lose_nothing_in_a_question(experiments: Path) -> None:
+    app = FnworkApp(experiments)
+    async with app.run_test() as pilot:
+        for key in ("enter", "space"):
+            await pilot.press("delete")
+            await until(pilot, lambda: isinstance(app.focused, Button))
+            await pilot.press(key)
+            await until(pilot, lambda: question(app) == "")
+        assert (experiments / "specs/fashion-cnn.toml").exists()
+
+
+async def test_a_duplicate_has_a_name_of_its_own_and_stands_below(experiments: Path) -> None:
+    text = 'name = "fashion-mlp"  # kept\n' + GOOD
+    (experiments / "specs/fashion-mlp.toml").write_text(text)
+    app = FnworkApp(experiments)
+    async with app.run_test() as pilot:
+        await pilot.press("down", "d")
+        assert edit(app).editor.text == text.replace('"fashion-mlp"', '"fashion-mlp-2"')
+        names = [document.name for document in edit(app).documents]
+        assert names == ["fashion-cnn", "fashion-mlp", "fashion-mlp-2", "wrong"]
+
+
 def written_elsewhere(path: Path, text: str) -> None:
     """Another program writes the file (with another modification time, however coarse the clock)."""
     before = path.stat().st_mtime_ns
@@ -205,6 +246,9 @@ async def test_a_file_changed_on_disk_is_read_again(experiments: Path) -> None:
         edit(app).look_at_folder()
         await pilot.pause()
         assert edit(app).editor.text == "# other\n"
+        await sees(pilot, "changed on disk and read again")
+        await pilot.press("e", "x", "backspace")
+        assert "read again" not in shown(app)
         (experiments / "specs/fashion-mlp.toml").unlink()
         written_elsewhere(experiments / "specs/wrong.toml", GOOD)
         (experiments / "specs/added.toml").write_text(GOOD)
@@ -310,3 +354,75 @@ async def test_lines_that_are_kept_look_as_if_drawn_anew(experiments: Path) -> N
             kept = [editor.render_line(y) for y in range(editor.size.height)]
             editor.notify_style_update()
             assert kept == [editor.render_line(y) for y in range(editor.size.height)], keys_pressed
+
+
+async def burst(pilot: Pilot[None], *keys_pressed: str) -> None:
+    """Keys as a slow line delivers them: all at once, before any is acted on."""
+    for key in keys_pressed:
+        pilot.app.post_message(Key(key, key if len(key) == 1 else None))
+    await pilot.pause()
+
+
+@pytest.mark.parametrize(
+    ("keys_pressed", "text"),
+    [
+        (("a", "b", "x", "backspace", "c"), "abc"),
+        (("a", "enter", "up", "home", "b", "down", "c"), "ba\nc"),
+        (("a", "b", "home", "ctrl+k", "c", "enter", "d"), "c\nd"),
+        (("a", "enter", "b", "ctrl+home", "c", "ctrl+end", "d"), "ca\nbd"),
+    ],
+)
+async def test_keys_act_in_their_order_however_quick(
+    experiments: Path, keys_pressed: tuple[str, ...], text: str
+) -> None:
+    (experiments / "specs/fashion-cnn.toml").write_text("")
+    app = FnworkApp(experiments)
+    async with app.run_test() as pilot:
+        await pilot.press("e")
+        await burst(pilot, *keys_pressed)
+        await until(pilot, lambda: edit(app).editor.text == text, text)
+
+
+async def test_lines_that_are_kept_are_wrapped_anew_on_a_resize(experiments: Path) -> None:
+    app = FnworkApp(experiments)
+    async with app.run_test(size=(120, 40)) as pilot:
+        editor = edit(app).editor
+        for size in ((60, 20), (120, 40), (45, 20), (120, 40)):
+            await pilot.resize_terminal(*size)
+            kept = [editor.render_line(y) for y in range(editor.size.height)]
+            editor.notify_style_update()
+            assert kept == [editor.render_line(y) for y in range(editor.size.height)], size
+
+
+async def test_training_a_wrong_spec_says_so_and_hides_no_error(experiments: Path) -> None:
+    app = FnworkApp(experiments)
+    async with app.run_test(notifications=True) as pilot:
+        await pilot.press("end", "f5")
+        await sees(pilot, "3 errors: nothing was started", "8:1", "9:6")
+
+
+async def test_an_unsaved_text_says_what_training_makes_of_it(experiments: Path) -> None:
+    app = FnworkApp(experiments)
+    async with app.run_test() as pilot:
+        await pilot.press("e", "number_sign")
+        await sees(pilot, "the run keeps a copy")
+        await pilot.press("backspace")
+        assert "the run keeps a copy" not in shown(app)
+
+
+@pytest.mark.parametrize(
+    ("size", "seen", "lines_of_text"),
+    [
+        ((60, 20), ("fashion-cnn", "wrong", "254,282", "1% of 1.0 GiB budget"), 9),
+        ((80, 15), ("fashion-cnn", "wrong", "254,282", "12.4 MiB"), 9),
+        ((80, 12), ("fashion-cnn", "wrong"), 8),
+        ((20, 5), ("fashion-cnn",), 2),
+    ],
+)
+async def test_small_screens_show_the_text_above_all(
+    experiments: Path, size: tuple[int, int], seen: tuple[str, ...], lines_of_text: int
+) -> None:
+    app = FnworkApp(experiments)
+    async with app.run_test(size=size) as pilot:
+        await sees(pilot, "# A small", *seen)
+        assert edit(app).editor.size.height >= lines_of_text

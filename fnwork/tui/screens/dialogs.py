@@ -41,6 +41,7 @@ class Ask(ModalScreen[str]):
         Binding("escape", "cancel", "Cancel"),
         Binding("left,up", "app.focus_previous", "Previous", show=False),
         Binding("right,down", "app.focus_next", "Next", show=False),
+        Binding("space", "press", "Press", show=False),
     ]
 
     def __init__(self, title: str, text: str, choices: Sequence[Choice]) -> None:
@@ -61,6 +62,11 @@ class Ask(ModalScreen[str]):
                         compact=True,
                     )
 
+    def on_mount(self) -> None:
+        """Enter must lose nothing: a destructive answer is never the one that is ready."""
+        first = "cancel" if self.choices[0].destructive else self.choices[0].id
+        self.query_one(f"#{first}", Button).focus()
+
     def on_key(self, event: Key) -> None:
         for choice in self.choices:
             if event.character is not None and event.character.lower() == choice.key:
@@ -71,6 +77,11 @@ class Ask(ModalScreen[str]):
     def choose(self, event: Button.Pressed) -> None:
         """Give the answer whose button was pressed."""
         self.dismiss(event.button.id or "cancel")
+
+    def action_press(self) -> None:
+        """Press the button that the keys go to."""
+        if isinstance(self.focused, Button):
+            self.focused.press()
 
     def action_cancel(self) -> None:
         """Leave everything as it is."""
@@ -99,7 +110,7 @@ class AskName(ModalScreen[str | None]):
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = Text(self.title_text)
             yield Static(self.hint, markup=False, classes="dialog-hint")
-            yield Input(self.value, compact=True, select_on_focus=True)
+            yield Input(self.value, select_on_focus=True)
             yield Label("", markup=False, classes="dialog-complaint")
             yield Static("Enter to accept   Esc to cancel", classes="dialog-keys")
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
+from textual.binding import Binding, BindingType
 from textual.document._document import Document as TextDocument
+from textual.events import Key
 from textual.geometry import Offset, Region
 from textual.strip import Strip
 from textual.widgets import TextArea
@@ -55,6 +57,13 @@ def as_shown(text: str) -> str:
 class SpecEditor(TextArea):
     """A text area for TOML; `problems` are marked in the gutter and underlined."""
 
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+home", "text_start", "Start of the text", show=False),
+        Binding("ctrl+end", "text_end", "End of the text", show=False),
+        Binding("ctrl+shift+home", "text_start(True)", "Select to the start", show=False),
+        Binding("ctrl+shift+end", "text_end(True)", "Select to the end", show=False),
+    ]
+
     def __init__(self, id: str | None = None) -> None:
         self._drawn: dict[Hashable, Strip] = {}
         self._height = 0
@@ -88,6 +97,23 @@ class SpecEditor(TextArea):
         self.move_cursor((row, min(max(column - 1, 0), len(self.document.get_line(row)))), center=True)
         self.focus()
 
+    async def _on_key(self, event: Key) -> None:
+        """Does what the key is bound to here and now; by way of the screen it would come after letters typed later."""
+        bound = None if event.is_printable else self._bindings.key_to_bindings.get(event.key)
+        if not bound:
+            await super()._on_key(event)
+            return
+        event.stop()
+        event.prevent_default()
+        self._restart_blink()
+        await self.run_action(bound[0].action)
+
+    def action_text_start(self, select: bool = False) -> None:
+        self.move_cursor((0, 0), select=select)
+
+    def action_text_end(self, select: bool = False) -> None:
+        self.move_cursor(self.document.end, select=select)
+
     def get_line(self, line_index: int) -> Text:
         raw = self.document.get_line(line_index)
         line = Text("\t".join(harmless(part) for part in raw.split("\t")), end="", no_wrap=True)
@@ -120,6 +146,7 @@ class SpecEditor(TextArea):
             self.document.get_line(line),
             line,
             column,
+            tuple(self.wrapped_document.get_offsets(line)),  # on a resize the size changes before the wrap does
             tuple(self._highlights[line]),
             self.size,
             self.scroll_offset.x,

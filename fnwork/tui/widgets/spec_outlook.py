@@ -38,6 +38,7 @@ class SpecOutlook(Static):
         super().__init__("", id=id, markup=False)
         self.outlook: Outlook | None = None
         self.message = "Looking at the spec ..."
+        self._short = False
 
     def on_mount(self) -> None:
         self.app.theme_changed_signal.subscribe(self, lambda _: self._draw())
@@ -50,19 +51,39 @@ class SpecOutlook(Static):
         self.outlook, self.message = outlook, message
         self._draw()
 
+    def set_short(self, short: bool) -> None:
+        """Only what matters most, for small screens."""
+        if short != self._short:
+            self._short = short
+            self._draw()
+
     def _draw(self) -> None:
         if self.outlook is None:
             self.update(Text(self.message, colour(self.app, "foreground-muted")))
         else:
             width = max(self.content_size.width, 1)
-            self.update(_figures(self.outlook, width, lambda name: colour(self.app, name)))
+            figures = _essence if self._short else _figures
+            self.update(figures(self.outlook, width, lambda name: colour(self.app, name)))
 
 
 def _figures(outlook: Outlook, width: int, paint: Paint) -> Group:
     gap: tuple[Text, ...] = (Text(),) if width >= ROOMY else ()
-    heading = _columns(("left", "right"), [(Text("Memory, peak"), Text(size(outlook.peak["total"]), "bold"))])
-    parts = (*gap, heading, _bar(outlook, width, paint), *gap, _categories(outlook, paint), *gap)
+    parts = (*gap, _memory(outlook), _bar(outlook, width, paint), *gap, _categories(outlook, paint), *gap)
     return Group(_plan(outlook, width, paint), *parts, _verdict(outlook, paint))
+
+
+def _essence(outlook: Outlook, width: int, paint: Paint) -> Group:
+    parameters = (Text("Parameters", paint("foreground-muted")), Text(f"{outlook.parameters:,}"))
+    return Group(
+        _columns(("left", "right"), [parameters]),
+        _memory(outlook),
+        _bar(outlook, width, paint),
+        _verdict(outlook, paint),
+    )
+
+
+def _memory(outlook: Outlook) -> Table:
+    return _columns(("left", "right"), [(Text("Memory, peak"), Text(size(outlook.peak["total"]), "bold"))])
 
 
 def _plan(outlook: Outlook, width: int, paint: Paint) -> Table:
