@@ -227,7 +227,7 @@ def _check_names(names: Sequence[str], known: Sequence[str]) -> None:
     for name in names:
         if name not in known:
             raise InputError(
-                f"keep_fp32: there is no layer {name!r}{nearest(name, known)}; layers are {', '.join(known)}"
+                f'precision.keep_fp32: there is no layer "{name}"{nearest(name, known)}; layers are {", ".join(known)}'
             )
 
 

@@ -26,11 +26,10 @@ class Outlook:
 
 def outlook(text: str, base_folder: Path) -> Outlook:
     """The figures of a spec's text; relative paths start at `base_folder`. InputError (all problems) if it is wrong."""
-    from engine import data
     from fnwork import prepare, spec
 
     parsed = spec.parse(text)
-    info = data.info(prepare.data_settings(parsed, base_folder), parsed.seed)
+    info = prepare.info(parsed, text, "the spec", base_folder)
     result = prepare.forecast(parsed, text, "the spec", base_folder)
     windows = -(-info.train_samples // (parsed.train.micro_batch * parsed.train.accumulate))
     limit = parsed.train.limit_windows

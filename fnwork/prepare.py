@@ -1,8 +1,10 @@
 """From a spec to what the engine takes: layer tables, settings, data; and the complete account of both."""
 
 import platform
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import tomli_w
 
 import fnwork
 from engine import data, zoo
-from engine.data import DataSet, DataSettings
+from engine.data import DataInfo, DataSet, DataSettings, augment
 from engine.device import Device, choose
 from engine.errors import InputError, RunError
 from engine.fit import Fit
@@ -26,6 +28,7 @@ from fnwork.run_folder import without_none
 from fnwork.spec import Spec
 from fnwork.spec_errors import KeyPath, Problem, SpecError, dotted
 from fnwork.spec_text import parse_text
+from fnwork.text import size
 
 CUDA_ALIGNMENT = 512
 USED, VERSIONS = "used", "versions"  # the tables of resolved.toml that are not of the spec
@@ -60,18 +63,48 @@ def layers(spec: Spec) -> list[dict[str, Any]]:
 
 def trainer(spec: Spec, text: str, file: str, data_set: DataSet) -> Trainer:
     """The trainer of a spec; a layer or a budget that does not fit is refused at its line of the spec's text."""
-    try:
+    with placing(spec, text, file):
         return Trainer(layers(spec), data_set, trainer_settings(spec), spec.device.use, spec.data.augment)
+
+
+def load(spec: Spec, text: str, file: str, base_folder: Path) -> DataSet:
+    """The spec's data set; what is wrong with it is said at its key in the spec's text."""
+    with placing(spec, text, file, _data_key(spec)):
+        return data.load(data_settings(spec, base_folder), spec.seed)
+
+
+def info(spec: Spec, text: str, file: str, base_folder: Path) -> DataInfo:
+    """Shapes and sizes of the spec's data set, without loading it where that can be avoided; errors as in `load`."""
+    with placing(spec, text, file, _data_key(spec)):
+        return data.info(data_settings(spec, base_folder), spec.seed)
+
+
+def _data_key(spec: Spec) -> KeyPath:
+    return ("data", "path") if spec.data.path else ("data", "dataset")
+
+
+@contextmanager
+def placing(spec: Spec, text: str, file: str, otherwise: KeyPath | None = None) -> Iterator[None]:
+    """What the engine refuses becomes a problem at its place in the spec's text.
+
+    An error that begins with the key at fault is placed there, another one at the key `otherwise`.
+    """
+    try:
+        yield
     except InvalidLayer as error:
-        raise misfit(error, spec, text, file) from error
+        place: KeyPath = ("model", "preset") if spec.model.preset else ("model", "layers", error.index)
+        message = str(error) if spec.model.preset else str(error).removeprefix(f"layer {error.index + 1}: ")
+        raise _at(place, message, text, file) from error
     except RunError as error:
         raise _at(("memory", "budget"), str(error), text, file) from error
-
-
-def misfit(error: InvalidLayer, spec: Spec, text: str, file: str) -> SpecError:
-    """The error of a layer that does not fit the one before it, at its place in the spec's text."""
-    place: KeyPath = ("model", "preset") if spec.model.preset else ("model", "layers", error.index)
-    return _at(place, str(error), text, file)
+    except SpecError:
+        raise
+    except InputError as error:
+        begins = re.match(r"(data|train|precision|memory|device)\.(\w+)(?:: | = )", str(error))
+        if not begins and not otherwise:
+            raise
+        place = (begins[1], begins[2]) if begins else otherwise
+        raise _at(place, str(error)[begins.end() if begins else 0 :], text, file) from error
 
 
 def _at(place: KeyPath, message: str, text: str, file: str) -> SpecError:
@@ -90,25 +123,23 @@ class Premises:
     layout: dict[str, Any]  # keyword arguments: alignment, data_bytes, samples
 
 
-def premises(spec: Spec, base_folder: Path) -> Premises:
-    """The premises of a spec on this machine; the data is looked at, but not loaded where that can be avoided."""
-    info = data.info(data_settings(spec, base_folder), spec.seed)
+def premises(spec: Spec, text: str, file: str, base_folder: Path) -> Premises:
+    """The premises of a spec on this machine."""
+    found = info(spec, text, file, base_folder)
     try:
         device = choose(spec.device.use)
-        alignment, shared = device.alignment, 0 if device.is_cuda else info.nbytes
+        alignment, shared = device.alignment, 0 if device.is_cuda else found.nbytes
     except InputError:  # a card that this machine lacks
         alignment, shared = CUDA_ALIGNMENT, 0
-    layout = {"alignment": alignment, "data_bytes": shared, "samples": info.train_samples}
-    return Premises(layers(spec), info.input_shape, info.outputs, trainer_settings(spec), layout)
+    layout = {"alignment": alignment, "data_bytes": shared, "samples": found.train_samples}
+    return Premises(layers(spec), found.input_shape, found.outputs, trainer_settings(spec), layout)
 
 
 def forecast(spec: Spec, text: str, file: str, base_folder: Path) -> Forecast:
     """The memory of one window, as the run on this machine will take it; errors have their place in the spec's text."""
-    at = premises(spec, base_folder)
-    try:
+    at = premises(spec, text, file, base_folder)
+    with placing(spec, text, file):
         return engine_forecast(at.tables, at.input_shape, at.outputs, at.settings, **at.layout)
-    except InvalidLayer as error:
-        raise misfit(error, spec, text, file) from error
 
 
 def fixed(spec: Spec, found: Forecast) -> int | None:
@@ -122,21 +153,24 @@ def fixed(spec: Spec, found: Forecast) -> int | None:
 
 
 def check(spec: Spec, text: str, file: str, base_folder: Path) -> None:
-    """Raise what would keep a run of the spec from starting: its data, a layer, its budget."""
+    """Raise what would keep a run of the spec from starting: its data, device, augmentation, a layer, its memory."""
+    shape = info(spec, text, file, base_folder).input_shape
+    with placing(spec, text, file):
+        device = choose(spec.device.use)
+        if len(shape) == 3:
+            augment.parse(spec.data.augment).check(shape)
     peak, budget = forecast(spec, text, file, base_folder).peak["total"], spec.memory.budget_bytes
-    if budget and peak > budget:
-        mib = 1024**2
-        message = f"the peak will be {peak / mib:.1f} MiB, but only {budget / mib:.1f} MiB are allowed; see: fnwork fit"
-        raise _at(("memory", "budget"), message, text, file)
+    if peak > min(budget or device.total, device.total):
+        room = f"{size(budget)} are allowed" if 0 < budget <= device.total else f"{size(device.total)} are there"
+        message = f"the peak will be {size(peak)}, but only {room}; fnwork fit finds settings that need less"
+        raise _at(("memory", "budget") if budget else ("model",), message, text, file)
 
 
 def fit(spec: Spec, text: str, file: str, base_folder: Path, budget: int) -> Fit:
     """The settings of the spec that keep to a budget in bytes."""
-    at = premises(spec, base_folder)
-    try:
+    at = premises(spec, text, file, base_folder)
+    with placing(spec, text, file):
         return engine_fit(at.tables, at.input_shape, at.outputs, at.settings, budget, **at.layout)
-    except InvalidLayer as error:
-        raise misfit(error, spec, text, file) from error
 
 
 def account(spec: Spec, settings: DataSettings, data_set: DataSet, device: Device) -> dict[str, Any]:

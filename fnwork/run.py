@@ -7,7 +7,7 @@ watch reads the folder, or passes a function that is called with every event.
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from fnwork.files import reason
 from fnwork.prepare import data_settings, layers, trainer_settings
 from fnwork.run_folder import BEST, LAST, RECORD, SPEC, RunReader, RunWriter
 from fnwork.spec import Spec
+from fnwork.spec_set import blaming
 from fnwork.text import harmless
 
 __all__ = ["Result", "Run", "data_settings", "layers", "trainer_settings"]
@@ -88,15 +89,17 @@ class Run:
             base, label = source.parent, label or str(source)
         else:
             spec, text, base = source
-        wanted = data_settings(spec, base)
-        data_set = data.load(wanted, spec.seed)
-        trainer = prepare.trainer(spec, text, label or spec.name, data_set)
-        resolved = prepare.account(spec, wanted, data_set, trainer.device)
+        where = label or spec.name
+        with blaming(source, settings) if isinstance(source, Path) else nullcontext():
+            prepare.check(spec, text, where, base)
+            data_set = prepare.load(spec, text, where, base)
+            trainer = prepare.trainer(spec, text, where, data_set)
+        resolved = prepare.account(spec, data_settings(spec, base), data_set, trainer.device)
         writer = archive.create(
             spec.name,
             text,
             resolved,
-            spec=label or spec.name,
+            spec=where,
             notes=spec.notes,
             tags=spec.tags,
             epochs=spec.train.epochs,

@@ -17,7 +17,7 @@ from pydantic_core import PydanticCustomError
 from engine.errors import InputError
 from fnwork.spec_errors import Finding, KeyPath, Problem, SpecError, dotted, nearest, nearest_name, one_of, shown
 from fnwork.spec_rules import check_combinations, check_model, readable_datasets
-from fnwork.spec_text import Document, Places, parse_text, read_text
+from fnwork.spec_text import Document, Places, is_set, parse_text, read_text
 
 __all__ = ["Problem", "Spec", "SpecError", "flatten", "parse", "parse_size", "problems", "read", "resolved"]
 
@@ -276,9 +276,8 @@ def _check(
         findings += check_combinations(values)
     found = list(document.problems)
     for path, at_key, message in findings:
-        made = path not in places.keys  # by the setting, as the table around its key
-        from_setting = any(path[: len(key)] == key or (made and key[: len(path)] == path) for key in given)
-        line, column = (0, 0) if from_setting else places.key(path) if at_key else places.value(path)
+        place = places.key(path) if at_key else places.value(path)
+        line, column = (0, 0) if is_set(path, given, places) else place
         found.append(Problem(line, column, dotted(path), message))
     return (None if found else spec), tuple(found)
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from fnwork.spec_errors import KeyPath, Problem, shown
+from fnwork.spec_errors import KeyPath, Problem, SpecError, shown
+from fnwork.spec_text import is_set, parse_text, read_text
 from fnwork.text import harmless
 
 
@@ -33,6 +36,28 @@ def apply(text: str, settings: Sequence[str]) -> tuple[str, tuple[KeyPath, ...],
         except (TOMLKitError, ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError):
             faults.append(Problem(0, 0, harmless(key.strip()), "cannot be set: there is no such table or layer"))
     return text, tuple(keys), tuple(faults)
+
+
+@contextmanager
+def blaming(path: Path, settings: Sequence[str]) -> Iterator[None]:
+    """Problems found in the text of `path` with the settings in it get their place in the file, or that of `--set`."""
+    try:
+        yield
+    except SpecError as error:
+        if not settings:
+            raise
+        places = parse_text(read_text(path)).places
+        given = [_path(setting.partition("=")[0]) for setting in settings]
+        moved = []
+        for problem in error.problems:
+            place = _path(problem.key)
+            at = (0, 0) if is_set(place, given, places) else places.key(place)
+            moved.append(Problem(*at, problem.key, problem.message))
+        raise SpecError(error.file, moved) from error
+
+
+def _path(key: str) -> KeyPath:
+    return tuple(int(part) if part.isdigit() else part for part in map(str.strip, key.split(".")))
 
 
 def _read_value(written: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -39,6 +39,15 @@ class Places:
 
     def value(self, path: KeyPath) -> tuple[int, int]:
         return self.values.get(path) or self.key(path)
+
+
+def is_set(path: KeyPath, given: Iterable[KeyPath], places: Places) -> bool:
+    """Whether a setting is at fault for what is wrong at `path`: it set it, or a part of it, or made its table.
+
+    `places` are those of the file.
+    """
+    inside = len(path) > 1 or path not in places.keys
+    return any(path[: len(key)] == key or (inside and key[: len(path)] == path) for key in given)
 
 
 @dataclass(frozen=True)

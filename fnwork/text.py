@@ -1,4 +1,4 @@
-"""Text that others wrote (names, notes, class names, file names) made safe to show, and the nearest right word."""
+"""Text that others wrote (names, notes, class names) made safe to show, the nearest right word, sizes in words."""
 
 import difflib
 import unicodedata
@@ -27,6 +27,15 @@ def _sign(character: str, keep_lines: bool) -> str:
     if code == 0x7F:
         return "\N{SYMBOL FOR DELETE}"
     return _REPLACEMENT if unicodedata.category(character) in _HARMFUL else character
+
+
+def size(count: float) -> str:
+    """Bytes for people: "85.3 MiB"."""
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.2f} GiB"
 
 
 def nearest(word: str, candidates: Iterable[str]) -> str | None:

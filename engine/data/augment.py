@@ -20,6 +20,13 @@ class Augmentation:
     def __bool__(self) -> bool:
         return self.padding > 0 or self.flip
 
+    def check(self, shape: Sequence[int]) -> None:
+        """InputError where crops would lose sight of images of this shape."""
+        if self.padding >= min(shape[:2]):
+            raise InputError(
+                f'data.augment: "crop:{self.padding}" moves images of {shape[0]} x {shape[1]} pixels out of sight'
+            )
+
 
 def parse(names: Sequence[str]) -> Augmentation:
     """Read `data.augment`, a list of "crop:N" and "flip"; InputError on anything else."""

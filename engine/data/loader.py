@@ -184,10 +184,7 @@ class _ImageCopier:
 
     def __init__(self, images: np.ndarray, table: np.ndarray, augmentation: Augmentation):
         height, width, channels = images.shape[1:]
-        if augmentation.padding >= min(height, width):
-            raise InputError(
-                f'data.augment: "crop:{augmentation.padding}" moves images of {height} x {width} pixels out of sight'
-            )
+        augmentation.check(images.shape[1:])
         self._images = images
         self._augmentation = augmentation
         self._table = np.append(table.ravel(), table.dtype.type(0))

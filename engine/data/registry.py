@@ -39,7 +39,7 @@ def _check(settings: DataSettings) -> None:
         raise InputError(f'data.task: expected "classification" or "regression", got "{settings.task}"')
     if settings.dataset == "csv":
         if settings.augment:
-            raise InputError("data.augment works on images; a CSV file is a table")
+            raise InputError("data.augment: it works on images; a CSV file is a table")
     else:
         if settings.task != "classification":
             raise InputError(f'data.task: "{settings.dataset}" has classes, so its task is "classification"')

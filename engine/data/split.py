@@ -11,7 +11,7 @@ def validation_count(samples: int, fraction: float) -> int:
     count = max(1, round(samples * fraction)) if 0 < fraction < 1 else samples
     if count >= samples:
         raise InputError(
-            f"data.validation = {fraction:g} leaves no samples to train or to validate on ({samples} in all)"
+            f"data.validation: {fraction:g} leaves no samples to train or to validate on ({samples} in all)"
         )
     return count
 

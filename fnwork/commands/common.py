@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from engine.errors import InputError
 from fnwork.archive import Archive
-from fnwork.text import harmless
+from fnwork.text import harmless, size
 
 
 def say(message: str) -> None:
@@ -44,7 +44,7 @@ def made_archive(arguments: Namespace) -> Archive:
         return archive
     if at_a_terminal():
         if not confirm(f"There is no {archive.root} folder here. Make one with the starter specs in it?", True):
-            raise InputError(f"without a {harmless(archive.root)} folder there is no place for runs")
+            raise InputError(f"without the folder {harmless(archive.root)} there is no place for runs")
     else:
         say(f"note: made {archive.root} with the starter specs in it")
     archive.make()
@@ -86,15 +86,6 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for line in lines:
         padded = (cell + " " * (width - cell_len(cell)) for cell, width in zip(line, widths, strict=True))
         print("  ".join(padded).rstrip())
-
-
-def size(count: float) -> str:
-    """Bytes for people: "85.3 MiB"."""
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.2f} GiB"
 
 
 def duration(seconds: float) -> str:

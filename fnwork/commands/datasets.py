@@ -7,8 +7,8 @@ from pathlib import Path
 from engine.data import DATASETS, DataInfo, DataSettings
 from engine.data import info as data_info
 from engine.errors import InputError
-from fnwork.commands.common import print_json, print_table, say, size, spec_file
-from fnwork.text import did_you_mean, harmless
+from fnwork.commands.common import print_json, print_table, say, spec_file
+from fnwork.text import did_you_mean, harmless, size
 
 BUNDLED = "fashion-mini"
 WHAT = {

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from fnwork.cli import let_go
-from fnwork.commands.common import duration, figure, size, title
+from fnwork.commands.common import duration, figure, title
 from fnwork.run_folder import RunReader
-from fnwork.text import harmless
+from fnwork.text import harmless, size
 
 
 class Progress:

@@ -17,12 +17,11 @@ from fnwork.commands.common import (
     print_table,
     run_folder,
     say,
-    size,
     title,
 )
 from fnwork.compare import compare as compare_runs
 from fnwork.run_folder import RunReader
-from fnwork.text import did_you_mean, harmless
+from fnwork.text import did_you_mean, harmless, size
 
 HIGHER_IS_BETTER = ("accuracy", "r2")
 OF_EVERY_RUN = ("id", "name", "state", "spec", "started", "epoch", "epochs", "notes", "tags", "path", "problem")

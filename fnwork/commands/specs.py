@@ -4,7 +4,8 @@ from argparse import Namespace
 from dataclasses import asdict
 
 from engine.errors import InputError
-from fnwork.commands.common import print_json, print_table, say, size, spec_file
+from fnwork.commands.common import print_json, print_table, say, spec_file
+from fnwork.text import size
 
 _BAR_WIDTH = 30
 
@@ -12,18 +13,23 @@ _BAR_WIDTH = 30
 def check(arguments: Namespace) -> int:
     """Schema, data and network are looked at; nothing is trained and nothing is made."""
     from fnwork import prepare, spec
+    from fnwork.spec_set import blaming
 
     path = spec_file(arguments)
-    prepare.check(*spec.read(path, arguments.set), str(path), path.parent)
+    read, text = spec.read(path, arguments.set)
+    with blaming(path, arguments.set):
+        prepare.check(read, text, str(path), path.parent)
     return 0
 
 
 def forecast(arguments: Namespace) -> int:
     from fnwork import prepare, spec
+    from fnwork.spec_set import blaming
 
     path = spec_file(arguments)
     read, text = spec.read(path, arguments.set)
-    found = prepare.forecast(read, text, str(path), path.parent)
+    with blaming(path, arguments.set):
+        found = prepare.forecast(read, text, str(path), path.parent)
     fixed = prepare.fixed(read, found)
     recomputed = found.recomputed_work / (found.work - found.recomputed_work)
     if arguments.json:

@@ -20,6 +20,7 @@ from fnwork.run_folder import RunReader
 
 ROOT = Path(__file__).parents[2]
 ENDLESS = ["--set", "train.epochs=1000000"]
+HUGE = 'model.layers=[{type="linear", out=100000}, {type="linear", out=100000}, {type="linear"}]'
 IMAGES = """\
 name = "images"
 [data]
@@ -113,7 +114,15 @@ def test_run_takes_a_path_and_makes_the_experiments_folder(spec_path, tmp_path, 
         (["check", "small", "--set", "train.optimizer=adm"], 'did you mean "adam'),
         (["check", "small", "--set", "data.target=knd"], "kind"),
         (["check", "small", "--set", "memory.budget=100 B"], "the peak will be"),
-        (["run", "small", "--set", "memory.budget=100 B"], "memory budget exceeded"),
+        (["run", "small", "--set", "memory.budget=100 B"], "--set: memory.budget: the peak will be"),
+        (["run", "small", "--set", HUGE], ": model: the peak will be"),
+        (["check", "small", "--set", HUGE], "are there; fnwork fit"),
+        (["check", "small", "--set", "device.use=cuda:99"], "--set: device.use: "),
+        (["check", "small", "--set", "data.path=gone.csv"], "--set: data.path: "),
+        (["check", "small", "--set", 'precision.keep_fp32=["linear9"]'], "--set: precision.keep_fp32: there is no"),
+        (["check", "small", "--set", "data.validation=0.999"], "--set: data.validation: 0.999 leaves no samples"),
+        (["check", "small", "--set", "model.layers.0.out=0"], "--set: model.layers.0: linear: out must be at least 1"),
+        (["check", "small", "--set", "model.layers.1.type=max_pool"], "--set: model.layers.1: max_pool"),
         (["forecast", "small", "--set", "memory.budget=6"], "memory.budget"),
         (["test", "small"], "no such run"),
     ],
@@ -124,6 +133,22 @@ def test_wrong_input_is_said_and_ends_with_2(small, capsys, arguments, said):
     assert said in captured.err and "Traceback" not in captured.err
     assert captured.out == ""
     assert not Path("experiments/runs").exists()
+
+
+def test_what_the_data_lacks_is_said_at_its_line_of_the_spec(small, spec_path, capsys):
+    (spec_path.parent / "small.csv").write_text("a,b,kind\n1,2,x\n1,y\n")
+    for command in ("check", "run", "forecast"):
+        assert main([command, small]) == 2
+        said = capsys.readouterr().err
+        assert "small.toml:8:1: data.path: " in said and "small.csv, line 3: 2 values" in said
+
+
+def test_check_refuses_a_crop_that_loses_sight_of_the_pictures(capsys):
+    Path("images.toml").write_text(IMAGES.replace("[data]\n", '[data]\naugment = ["crop:28"]\n'))
+    for command in ("check", "run"):
+        assert main([command, "images.toml"]) == 2
+        assert "data.augment: " in (said := capsys.readouterr().err) and "out of sight" in said
+        assert "\nimages.toml:3:1: " in f"\n{said}"
 
 
 def test_check_of_a_good_spec_says_nothing_and_of_a_bad_one_everything(small, spec_path, capsys):
