@@ -87,15 +87,19 @@ def forecast(
     rows = min(settings.micro_batch, samples or settings.micro_batch)
     request = _Request(tables, tuple(input_shape), outputs, settings, alignment, data_bytes, rows, "reference")
     plain = _run(request, "none" if settings.recompute == "auto" else settings.recompute)
-    if alignment == CPU_ALIGNMENT and _pays_to_compile(plain, settings, samples or rows):
+    if alignment == CPU_ALIGNMENT and _is_compiled(plain, settings, samples or rows):
         request = replace(request, kernels="cpu")
         plain = _run(request, plain.plan)
     over = settings.budget and plain.peak["total"] > settings.budget
     return _fit_plan(request, plain) if settings.recompute == "auto" and over else plain
 
 
-def _pays_to_compile(made: Forecast, settings: Settings, samples: int) -> bool:
-    """Half precision always, since NumPy's casts are slow; otherwise when an epoch is long enough."""
+def _is_compiled(made: Forecast, settings: Settings, samples: int) -> bool:
+    """As the settings say; else half precision always, since NumPy's casts are slow, and float32 when an epoch is long
+    enough.
+    """
+    if settings.kernels:
+        return settings.kernels == "cpu"
     return settings.mode == "mixed" or made.work * -(-samples // settings.micro_batch) > COMPILE_WORTH
 
 

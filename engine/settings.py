@@ -35,6 +35,7 @@ class Settings:
     keep_fp32: tuple[str, ...] = ()
     budget: int = 0
     recompute: str = "none"
+    kernels: str = ""  # the operations of a CPU: reference, cpu (compiled), or "" for what pays
     parameter_dtype: np.dtype = field(default=np.dtype(np.float32))
 
     @property

@@ -8,6 +8,8 @@ window:
 "end".
 """
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +30,7 @@ from engine.layers import Tables
 from engine.learner import Learner, Update
 from engine.losses import TOTALS, metrics
 from engine.memory import BudgetExceeded, Memory
-from engine.ops import Operations, kernels_named
+from engine.ops import Operations, compiled_before, kernels_named
 from engine.precision import FLOOR
 from engine.progress import Progress
 from engine.schedule import learning_rate
@@ -38,6 +40,7 @@ from engine.state import State
 __all__ = ["Settings", "Trainer"]
 
 MAX_SKIPS = 5  # windows in a row that may be skipped at the lowest loss scale before training stops
+COMPILE_SECONDS = 120  # after which kernels are compiled in this process, as they are met
 MEMORY_INTERVAL = 1.0  # seconds between memory events within an epoch
 
 
@@ -95,6 +98,10 @@ class Trainer:
         yield self._event("start", **self._description())
         for message in self._warnings():
             yield self._event("warning", message=message)
+        if self.forecast.kernels == "cpu" and not self.settings.kernels and not compiled_before():
+            message = "compiling the operations for this machine, once: about a quarter of a minute"
+            yield self._event("warning", message=message)
+            self._compile()
         try:
             yield from self._epochs()
         except BudgetExceeded as error:
@@ -248,6 +255,17 @@ class Trainer:
     def _advice(self) -> str:
         """Settings that would keep to the budget."""
         return advice(fit(*self._network, self.settings, self.settings.budget, **self._layout))
+
+    def _compile(self) -> None:
+        """Leaves compiled kernels on disk, by a process of its own: the compiler would hold up all threads of this
+        one.
+        """
+        command = [sys.executable, "-m", "engine.fixed", "cpu", "cpu"]
+        until = time.monotonic() + COMPILE_SECONDS
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            while process.poll() is None and time.monotonic() < until and not self._stop.wait(0.1):
+                pass
+            process.kill()
 
     def _warnings(self) -> Iterator[str]:
         settings = self.settings

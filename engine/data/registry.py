@@ -35,6 +35,8 @@ def _check(settings: DataSettings) -> None:
             raise InputError(f'data.dataset: "{settings.dataset}" comes with a later version; {there}')
         hint = nearest(settings.dataset, DATASETS, ' (is it "{}"?)')
         raise InputError(f'data.dataset: there is no "{settings.dataset}"{hint}; {there}')
+    if settings.dataset == "fashion-mini" and settings.path:
+        raise InputError(f"data.path: {settings.dataset} comes with this program; it has no path")
     if settings.task not in ("classification", "regression"):
         raise InputError(f'data.task: expected "classification" or "regression", got "{settings.task}"')
     if settings.dataset == "csv":

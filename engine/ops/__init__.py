@@ -17,6 +17,12 @@ def kernels_named(name: str) -> ModuleType:
     return reference if name == "reference" else import_module(f"engine.ops.{name}")
 
 
+def compiled_before() -> bool:
+    """Whether the kernels of the compiled operations lie on disk."""
+    cpu = kernels_named("cpu")
+    return cpu.kept_on_disk(cpu.normalise)
+
+
 class Operations:
     """`operations.name(arrays...)` takes the scratch that the operation declares from the ledger and computes."""
 

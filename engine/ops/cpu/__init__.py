@@ -3,10 +3,12 @@
 from typing import Any
 
 from engine.ops import reference
+from engine.ops.cpu.channels import normalise
 from engine.ops.cpu.convolution import convolve, convolve_input_gradient, convolve_weight_gradient
 from engine.ops.cpu.elementwise import add, copy
 from engine.ops.cpu.normalization import batch_norm, batch_norm_backward, channel_statistics
 from engine.ops.cpu.pooling import max_pool, max_pool_backward
+from engine.ops.cpu.threads import kept_on_disk
 
 
 def __getattr__(name: str) -> Any:

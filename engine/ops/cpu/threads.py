@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -26,6 +27,12 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
         return numba.njit(cache=True, **options)(function)
     except RuntimeError:  # no folder to keep it in
         return numba.njit(**options)(function)
+
+
+def kept_on_disk(function: Any) -> bool:
+    """Whether a kernel was compiled before, by any process."""
+    folder = getattr(getattr(function, "_cache", None), "cache_path", None)
+    return folder is not None and any(Path(folder).glob(f"*.{function.py_func.__name__}-*.nbi"))
 
 
 @cache
