@@ -197,20 +197,37 @@ def _in_words(error: Exception, line: str, column: int) -> str:
         return "this key is given twice; keep one of them"
     if message.startswith("Cannot declare"):
         return "this table is given twice; put its keys under one heading"
-    rest = line[column - 1 :].strip()
+    before, rest = line[: column - 1].strip(), line[column - 1 :].strip()
+    got = harmless(rest[:20]) or "nothing"
     if message.startswith("Invalid value"):
         if word := re.match(r"[A-Za-z_][\w.:+-]*(?=\s*(?:[,#\]}]|$))", rest):
             right = {"True": "true", "False": "false", "None": '""', "null": '""'}.get(word[0], f'"{word[0]}"')
             return f"expected a value, got the bare word {word[0]}; write {right}"
-        got = harmless(rest[:20]) or "nothing"
-        return f'expected a value (a number, "text", true, false, an array or a table), got {got}'
-    if message.startswith("Illegal character '\\n'") or message.startswith("Unterminated"):
-        return "a text that is begun on this line is never closed: a quote is missing"
+        return f'expected a value (a number, "text", true, false, a list [..] or a table {{..}}), got {got}'
     if message.startswith("Expected '=' after a key"):
-        return "expected key = value or a [table], got something else"
-    if message.startswith("Invalid statement"):
-        return f"expected key = value or a [table], got {harmless(rest[:20]) or 'something else'}"
-    return harmless(message[:1].lower() + message[1:])
+        return f"expected = and a value after {harmless(before[-20:])}, got {got}; a remark begins with #"
+    if message.startswith("Expected newline"):
+        return f"expected nothing more on this line after {harmless(before[-20:])}, got {got}"
+    return next((words for start, words in _PLAIN.items() if message.startswith(start)), "").format(
+        got=got
+    ) or harmless(message[:1].lower() + message[1:])
+
+
+_NEVER_CLOSED = "a text that is begun on this line is never closed: a quote is missing"
+_PLAIN = {
+    "Illegal character '\\n'": _NEVER_CLOSED,
+    "Unterminated": _NEVER_CLOSED,
+    'Expected "\'"': _NEVER_CLOSED,
+    "Illegal character": "a character that cannot be seen stands here; take it out",
+    "Unescaped": "a backslash in a text is written twice, or the text is put into single quotes",
+    "Unclosed array": "expected a comma or ] in this list, got {got}",
+    "Unclosed inline table": "expected a comma or }} in this table, got {got}",
+    "Expected ']]'": "expected ]] at the end of a heading such as [[model.layers]], got {got}",
+    "Expected ']'": "expected ] at the end of a heading such as [train], got {got}",
+    "Invalid initial character": "expected the name of a key or a table, got {got}",
+    "Invalid statement": "expected a line such as epochs = 3, or a heading such as [train], got {got}",
+}
+"""How a message of tomllib begins, and what is said in its place."""
 
 
 def _drop_large_integers(data: dict[str, Any], places: Places, problems: list[Problem]) -> None:

@@ -384,6 +384,7 @@ async def test_keys_act_in_their_order_however_quick(
 
 
 async def test_lines_that_are_kept_are_wrapped_anew_on_a_resize(experiments: Path) -> None:
+    (experiments / "specs/fashion-cnn.toml").write_text("notes = 'one two three four five six seven eight nine'\n" * 8)
     app = FnworkApp(experiments)
     async with app.run_test(size=(120, 40)) as pilot:
         editor = edit(app).editor
