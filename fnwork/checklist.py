@@ -24,6 +24,7 @@ UNKNOWN: State = "cannot tell yet"
 EPOCH_WINDOW = 3  # epochs that are averaged
 HELD_JUDGEMENTS = 4
 UPDATES_TO_JUDGE = 50  # at the full learning rate, before a loss can be said not to fall
+EXPLODED = 10.0  # times the first loss
 WAITS_TO_JUDGE = 30  # updates before the share of waiting is known
 EARLY_EPOCHS = 2  # running statistics still lag behind: validation says nothing yet
 
@@ -91,7 +92,10 @@ def _loss_does_not_fall(m: Measures) -> Judgement:
         return UNKNOWN, "no finite loss yet"
     now, first = m.loss.value, max(abs(m.first_loss), 1e-12)
     fall, noise = (m.first_loss - now) / first, m.deviation.value / first if m.deviation.count else 0.0
-    text = f"smoothed loss {m.first_loss:.4g} -> {now:.4g} ({-fall:+.0%}) in {m.updates:,} updates"
+    change = f"{-fall:+.0%}" if now <= EXPLODED * first else f"{now / first:.2g} times as large"
+    text = f"smoothed loss {m.first_loss:.4g} -> {now:.4g} ({change}) in {m.updates:,} updates"
+    if now > EXPLODED * first:
+        return (FIRING if m.loss.count >= 20 or m.end else WATCH), f"{text}; it exploded"
     judged, epochs = m.updates_at_full_rate, len(m.epochs)
     patient = judged >= max(200.0, min(1000.0, m.updates_per_epoch)) or (epochs >= 5 and judged >= UPDATES_TO_JUDGE)
     quarter = max(1, len(m.trace.values) // 4)

@@ -96,7 +96,7 @@ class Smoother:
         if self._keep == 0.0:
             means[finite], self._sum, self._weight = kept, float(kept[-1]), 1.0
             return means
-        # Within a stretch s[i] = keep**i * (s[-1] + sum of new[j] * keep**-j): a cumulative sum, while keep**-j is small.
+        # Within a stretch s[i] = keep**i * (s[-1] + sum of new[j] * keep**-j): a cumulative sum; keep**-j stays small.
         length = max(1, min(kept.size, int(-18.0 / math.log(self._keep))))
         powers = self._keep ** np.arange(1, length + 1)
         sums = np.empty(kept.shape)

@@ -25,15 +25,13 @@ def describe(event: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def _epoch(event: Mapping[str, Any]) -> tuple[str, str, str]:
-    parts = [f"epoch {event.get('epoch', '?'):>2}", f"train {figure(event.get('train_loss'))}"]
+    parts = [f"epoch {event.get('epoch', '?'):>2} ", f"train {figure(event.get('train_loss'))}"]
     parts.append(f"val {figure(event.get('val_loss'))}")
     for metric in _EPOCH_METRICS:
         if f"val_{metric}" in event:
             label = "" if metric == "accuracy" else f"{metric} "
             parts.append(label + figure(event[f"val_{metric}"], metric))
-    if event.get("best"):
-        parts.append("best")
-    return (*(("★", "accent") if event.get("best") else _QUIET), "  ".join(parts))
+    return (*(("★", "accent") if event.get("best") else _QUIET), " ".join(parts))
 
 
 def _nonfinite(event: Mapping[str, Any]) -> tuple[str, str, str]:

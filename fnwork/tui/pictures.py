@@ -49,11 +49,11 @@ def loss_picture(watch: RunWatch, over: Over, axis: Axis) -> Picture:
     steps, epochs = watch.curves.steps, watch.curves.epochs
     x = x_values(watch, steps, over)
     curves = [
-        Curve("train", x, steps["loss"], "raw", background=True),
+        Curve("train", x, steps["loss"], "raw", background=True, legend="unsmoothed"),
         Curve("train", x, watch.smooth_loss["loss"], "train"),
         Curve("validation", x_values(watch, epochs, over), epochs["val_loss"], "validation", marker="•"),
     ]
-    return _picture("Loss", curves, over, axis, empty="no update yet")
+    return _picture("Loss", curves, over, axis, empty=_empty(watch, "no update"))
 
 
 def metric_picture(watch: RunWatch, over: Over, axis: Axis) -> Picture:
@@ -65,23 +65,22 @@ def metric_picture(watch: RunWatch, over: Over, axis: Axis) -> Picture:
         Curve("validation", x, epochs[f"val_{metric}"], "validation", marker="•"),
     ]
     percent = metric == "accuracy"
-    return _picture(
-        METRIC_TITLES[metric], curves, over, axis, percent=percent, empty="comes with the first epoch's end"
-    )
+    empty = "no epoch was completed" if watch.is_over else "comes with the first epoch's end"
+    return _picture(METRIC_TITLES[metric], curves, over, axis, percent=percent, empty=empty)
 
 
 def rate_picture(watch: RunWatch, over: Over, axis: Axis) -> Picture:
     """The learning rate."""
     steps = watch.curves.steps
     curve = Curve("lr", x_values(watch, steps, over), steps["lr"], "other")
-    return _picture("Learning rate", [curve], over, axis, empty="no update yet")
+    return _picture("Learning rate", [curve], over, axis, empty=_empty(watch, "no update"))
 
 
 def memory_picture(watch: RunWatch, over: Over, axis: Axis) -> tuple[Picture, Floats, Floats, int]:
     """What `MemoryHistory.show` takes."""
     history = watch.curves.memory
     held = np.stack([history[category] for category in CATEGORIES])
-    empty = _picture("Memory", [], over, axis, empty="not measured yet")
+    empty = _picture("Memory", [], over, axis, empty=_empty(watch, "not measured"))
     return empty, x_values(watch, history, over), held, watch.memory.budget
 
 
@@ -98,6 +97,10 @@ def comparison_picture(watches: Sequence[RunWatch], what: str, over: Over) -> Pi
     title = {"loss": "loss", "accuracy": "accuracy", "r2": "R²"}[what.split("_")[1]]
     part = {"train": "Train", "val": "Validation"}[what.split("_")[0]]
     return _picture(f"{part} {title}", curves, over, Axis(0.0, high), percent=percent, empty="no values")
+
+
+def _empty(watch: RunWatch, what: str) -> str:
+    return what if watch.is_over else f"{what} yet"
 
 
 def run_letter(index: int) -> str:

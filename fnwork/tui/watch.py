@@ -277,7 +277,7 @@ class RunWatch:
         """All entries of the checklist, in their order."""
         findings = [asdict(found) for found in self._checklist.findings()] if self._checklist else self._findings
         found = {str(finding.get("symptom")): finding for finding in findings} | self._checks
-        return [_check(symptom, found.get(symptom.key, {})) for symptom in SYMPTOMS]
+        return [_check(symptom, found.get(symptom.key, {}), self.is_over) for symptom in SYMPTOMS]
 
     def _recent(self, column: str) -> float:
         values = self.curves.steps[column][-_RECENT_UPDATES:]
@@ -295,8 +295,9 @@ class RunWatch:
         return float((times[-1] - times[0]) / passed * steps) if passed > 0 else math.nan
 
 
-def _check(symptom: Symptom, finding: Mapping[str, Any]) -> Check:
+def _check(symptom: Symptom, finding: Mapping[str, Any], is_over: bool) -> Check:
     state, evidence = str(finding.get("state", UNKNOWN)), str(finding.get("evidence", ""))
+    state = state.removesuffix(" yet") if is_over else state
     return Check(symptom.title, state, evidence, symptom.causes, symptom.advice)
 
 

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
-from textual.containers import Container, VerticalScroll
+from textual.containers import Container, Vertical, VerticalScroll
 from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import Static
@@ -25,7 +26,7 @@ from fnwork.tui.theme import STATE_MARKS, colour
 from fnwork.tui.watch import RunWatch
 from fnwork.tui.widgets.curve_plot import CurvePlot
 
-_COLUMN = 18
+_COLUMN, _KEYS = 18, 26  # cells
 
 
 class CompareScreen(PlaceScreen):
@@ -48,16 +49,19 @@ class CompareScreen(PlaceScreen):
 
     def compose_place(self) -> Iterable[Widget]:
         with Container(id="areas"):
-            with VerticalScroll(id="tables"):
-                yield Static("reading the runs ...", id="table", markup=False)
+            with Vertical(id="tables"):
+                yield Static("reading the runs ...", id="names", markup=False)
+                with VerticalScroll(id="rows"):
+                    yield Static(id="table", markup=False)
             yield CurvePlot("Validation loss")
 
     def on_mount(self) -> None:
-        self.query_one("#tables").focus()
+        self.query_one("#rows").focus()
         self.run_worker(self._load(), group="load")
 
     async def _load(self) -> None:
         comparison = await asyncio.to_thread(compare, self.folders)
+        self.query_one("#names", Static).update(self._names(comparison))
         self.query_one("#table", Static).update(self._table(comparison))
         watches = [RunWatch(folder) for folder in self.folders]
         for watch in watches:
@@ -71,27 +75,43 @@ class CompareScreen(PlaceScreen):
         if self._watches:
             self.query_one(CurvePlot).show(pictures.comparison_picture(self._watches, self.curve, self.over))
 
-    def _table(self, comparison: Comparison) -> Table:
-        table = Table.grid(padding=(0, 2))
-        table.add_column(style=colour(self.app, "foreground-muted"), no_wrap=True)
+    def _grid(self, comparison: Comparison) -> Table:
+        """A table without rows; all have columns of the same widths."""
+        table = Table.grid(padding=(0, 2, 0, 0))
+        keys = [len(harmless(row.key)) for row in (*comparison.keys, *comparison.results)]
+        width = min(max(keys, default=0), _KEYS)
+        table.add_column(style=colour(self.app, "foreground-muted"), width=width, no_wrap=True, overflow="ellipsis")
         for _ in comparison.runs:
-            table.add_column(max_width=_COLUMN, no_wrap=True, overflow="ellipsis")
+            table.add_column(width=_COLUMN, no_wrap=True, overflow="ellipsis")
+        return table
+
+    def _names(self, comparison: Comparison) -> Table:
+        """What stays on top: each run with its letter, and its state."""
+        table = self._grid(comparison)
         paints = [self.query_one(CurvePlot).run_colour(index) for index in range(len(comparison.runs))]
         names = [
             Text.assemble((f"{run_letter(index)} ", f"bold {paint}"), (harmless(run.name), "bold"))
             for index, (run, paint) in enumerate(zip(comparison.runs, paints, strict=True))
         ]
         table.add_row(Text(), *names)
-        table.add_row(Text("run"), *(Text(harmless(run.id)[:15]) for run in comparison.runs))
         table.add_row(Text("state"), *(self._state(run.state) for run in comparison.runs))
-        for title, rows in (("Spec keys that differ", comparison.keys), ("Results", comparison.results)):
-            table.add_row()
-            table.add_row(Text(title, f"bold {colour(self.app, 'foreground')}"))
-            for row in rows:
-                table.add_row(Text(harmless(row.key)), *_cells(row))
-            if not rows:
-                table.add_row(Text("none"))
         return table
+
+    def _table(self, comparison: Comparison) -> Group:
+        """Results, then the keys that differ, then where the runs lie."""
+        started = Row("started", tuple(harmless(run.id)[:15] for run in comparison.runs))
+        parts: list[RenderableType] = []
+        for title, rows in (
+            ("Results of each run's best epoch (the chart names the last values)", comparison.results),
+            ("Spec keys that differ", comparison.keys),
+            ("", (started,)),
+        ):
+            grid = self._grid(comparison)
+            for row in rows:
+                grid.add_row(Text(harmless(row.key)), *_cells(row))
+            heading = Text(title, "bold", no_wrap=True, overflow="ellipsis")
+            parts += [heading, grid if rows else Text("none")]
+        return Group(*parts)
 
     def _state(self, state: str) -> Text:
         mark, paint = STATE_MARKS.get(state, ("·", "foreground"))
@@ -140,6 +160,8 @@ def _value(key: str, value: Any) -> str:
         return "-"
     if key == "seconds":
         return clock(value)
+    if key == "parameters":
+        return f"{value:,}"
     if key == "peak_bytes":
         return f"{value / MIB:,.0f} MiB"
     if isinstance(value, float):

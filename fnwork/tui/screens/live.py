@@ -76,7 +76,7 @@ class LiveScreen(PlaceScreen):
                 yield CurvePlot("Learning rate", id="rate", classes="chart")
             with Container(id="side"):
                 checklist = ChecklistView(id="checklist")
-                checklist.border_title = "Checklist"
+                checklist.border_title = "Checklist (c; Enter explains)"
                 yield checklist.add_class("pane")
                 events = EventLog(id="events")
                 events.border_title = "Events"
@@ -214,8 +214,14 @@ class LiveScreen(PlaceScreen):
         plot.log = not plot.log
 
     def action_next_chart(self) -> None:
-        """Show the next chart, where there is not room for all."""
-        self.chart = CHARTS[(CHARTS.index(self.chart) + 1) % len(CHARTS)]
+        """Show the next chart, where there is not room for all; the loss stays where there is room for two."""
+        charts = CHARTS[1:] if self.has_class("-framed") else CHARTS
+        shown = self.chart if self.chart in charts else charts[0]
+        self.chart = charts[(charts.index(shown) + 1) % len(charts)]
+
+    def action_checklist(self) -> None:
+        """Go to the checklist."""
+        self.query_one("#checklist OptionList").focus()
 
     def watch_chart(self, chart: str) -> None:
         second = chart if chart != "loss" else "metric"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import ClassVar
 
 from rich.text import Text
 from textual import on, work
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
 from textual.widget import Widget
-from textual.widgets import Input, Static
+from textual.widgets import Input, Label, Static
 
 from engine.errors import InputError
 from fnwork.archive import RunSummary
@@ -23,6 +26,7 @@ from fnwork.tui.theme import STATE_MARKS, colour
 from fnwork.tui.widgets.run_table import BY_START, COLUMNS, RunTable
 
 RELOAD_SECONDS = 2.0
+RESUMABLE = ("stopped", "interrupted", "failed")
 _OF_A_RUN = ("open", "mark", "relaunch", "watch", "note", "tag", "delete")
 _NO_RUNS = "No run yet. F2 goes to the specs; train one and it is kept here."
 
@@ -42,11 +46,13 @@ class RunsScreen(PlaceScreen):
         self._sorted_by, self._falling = BY_START, True
         self._words: Sequence[str] = ()
         self._loaded = False
-        self._may = (False, False)
+        self._may = False
         self._wake = asyncio.Event()
 
     def compose_place(self) -> Iterable[Widget]:
-        yield Input(placeholder="words that a run's name, state, tags, notes or spec hold", id="filter", compact=True)
+        with Horizontal(id="filter"):
+            yield Label("Filter: ")
+            yield FilterInput(placeholder="words of name, state, tags, notes or spec", compact=True)
         yield RunTable()
         yield Static(id="count", markup=False)
         yield Static(id="about", markup=False)
@@ -94,14 +100,15 @@ class RunsScreen(PlaceScreen):
         self.table.show(told, set(self.marked), self._sorted_by, self._falling)
         self._show_count(len(told))
         self._show_current()
-        may = bool(told), len(self.marked) >= 2
+        may = bool(told)
         if may != self._may:
             self._may = may
             self.refresh_bindings()  # builds the footer anew, which is slow
 
     def _show_count(self, shown: int) -> None:
         of = "" if shown == len(self.runs) else f"{shown:,} of "
-        parts = [f"{of}{len(self.runs):,} runs", f"by {COLUMNS[self._sorted_by].title.lower()}"]
+        runs = "run" if len(self.runs) == 1 else "runs"
+        parts = [f"{of}{len(self.runs):,} {runs}", f"by {COLUMNS[self._sorted_by].title.lower()}"]
         if self.marked:
             parts.append(f"{len(self.marked)} marked")
         self.query_one("#count", Static).update("   ".join(parts))
@@ -118,11 +125,12 @@ class RunsScreen(PlaceScreen):
         """Three lines on one run: which it is, what came out, and what was written on it."""
         muted = colour(self.app, "foreground-muted")
         mark, paint = STATE_MARKS.get(run.state, ("·", "foreground"))
-        results = "  ".join(f"{key} {figure(value, key)}" for key, value in run.results.items())
-        said = "  ".join(filter(None, [run.problem, " ".join(f"#{tag}" for tag in run.tags), run.notes]))
+        results = _results(run.results)
+        ended = f"ended by: {run.message}" if run.state in ("failed", "stopped") and run.message else ""
+        said = "  ".join(filter(None, [run.problem, ended * bool(results), _tags(run), run.notes]))
         lines = [
             Text.assemble((f"{mark} ", colour(self.app, paint)), harmless(run.id), (f"  {harmless(run.spec)}", muted)),
-            Text(harmless(results) or "no result yet", muted if not results else ""),
+            Text(harmless(results or ended) or "no result yet", muted if not results else ""),
             Text(harmless(said), colour(self.app, "error") if run.problem else muted),
         ]
         for line in lines:
@@ -135,10 +143,6 @@ class RunsScreen(PlaceScreen):
         run = self.table.current if self.is_mounted and self.query(RunTable) else None
         if action in _OF_A_RUN:
             return run is not None
-        if action == "resume":
-            return run is not None and run.state in ("stopped", "interrupted", "failed")
-        if action == "compare":
-            return len(self.marked) >= 2 or None
         return True
 
     def action_open(self) -> None:
@@ -167,7 +171,11 @@ class RunsScreen(PlaceScreen):
         self._with_current(self._resume)
 
     def _resume(self, run: RunSummary) -> None:
-        if not self.fnwork.resume(run.path):
+        if run.state in ALIVE_STATES:
+            self.notify("This run goes on already; w shows it in Live.", severity="warning")
+        elif run.state not in RESUMABLE:
+            self.notify(f"This run is {run.state}: there is nothing left to train.", severity="warning")
+        elif not self.fnwork.resume(run.path):
             self.notify("A run is going on in this window; stop it first.", severity="warning")
 
     def action_relaunch(self) -> None:
@@ -193,12 +201,22 @@ class RunsScreen(PlaceScreen):
         """Compare the marked runs."""
         from fnwork.tui.screens.compare import CompareScreen
 
-        if len(self.marked) >= 2:
+        if len(self.marked) < 2:
+            self.notify("Mark two runs or more with Space first.", severity="warning")
+        else:
             self.app.push_screen(CompareScreen([run.path for run in self.marked.values()]))
 
     def action_sort(self) -> None:
         """Order the table by the next column."""
         self._sort_by((self._sorted_by + 1) % len(COLUMNS))
+
+    def action_columns_right(self) -> None:
+        """See the columns to the right."""
+        self.table.first_column += 1
+
+    def action_columns_left(self) -> None:
+        """See the columns to the left."""
+        self.table.first_column -= 1
 
     def action_reverse(self) -> None:
         """Turn the order round."""
@@ -219,23 +237,21 @@ class RunsScreen(PlaceScreen):
 
     def action_filter(self) -> None:
         """Type words; only the runs that hold all of them stay."""
-        words = self.query_one("#filter", Input)
-        words.add_class("-shown")
-        words.focus()
+        self.query_one("#filter").add_class("-shown")
+        self.query_one(FilterInput).focus()
 
     def action_clear_filter(self) -> None:
         """Show all runs again."""
-        words = self.query_one("#filter", Input)
-        words.value = ""
-        words.remove_class("-shown")
+        self.query_one(FilterInput).value = ""
+        self.query_one("#filter").remove_class("-shown")
         self.table.focus()
 
-    @on(Input.Changed, "#filter")
+    @on(Input.Changed)
     def _filter(self, event: Input.Changed) -> None:
         self._words = event.value.lower().split()
         self._show()
 
-    @on(Input.Submitted, "#filter")
+    @on(Input.Submitted)
     def _filter_done(self) -> None:
         self.table.focus()
         self.query_one("#filter").set_class(bool(self._words), "-shown")
@@ -249,18 +265,21 @@ class RunsScreen(PlaceScreen):
 
     @work
     async def action_tag(self) -> None:
-        """Add a tag to the run."""
+        """Write the run's tags."""
         run = self.table.current
         if run is not None:
-            await self._annotate(run, "Tag", "A tag to add to this run", "", self.fnwork.archive.tag)
+            hint = "The tags of this run, with commas between"
+            await self._annotate(run, "Tags", hint, ", ".join(run.tags), self._write_tags)
+
+    def _write_tags(self, run: str, text: str) -> None:
+        self.fnwork.archive.retag(run, [tag.strip() for tag in text.split(",") if tag.strip()])
 
     async def _annotate(
         self, run: RunSummary, title: str, hint: str, value: str, write: Callable[[str, str], None]
     ) -> None:
         text = await self.app.push_screen_wait(AskName(title, f"{hint}: {harmless(run.id)}", value, lambda text: ""))
-        if text is None or (title == "Tag" and not text):
-            return
-        self._try(lambda: write(run.id, text))
+        if text is not None:
+            self._try(lambda: write(run.id, text))
 
     @work
     async def action_delete(self) -> None:
@@ -287,6 +306,29 @@ class RunsScreen(PlaceScreen):
         run = self.table.current
         if run is not None:
             do(run)
+
+
+class FilterInput(Input):
+    """The words that are looked for."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "submit", "Keep the filter"),
+        Binding("escape", "screen.clear_filter", "All runs"),
+    ]
+
+
+def _results(results: Mapping[str, float]) -> str:
+    """What came out, in the order of its weight: a narrow screen cuts the end off."""
+    told = []
+    for part in ("val", "test", "train"):
+        metrics = [key for key in ("accuracy", "r2", "mae", "loss") if f"{part}_{key}" in results]
+        words = [f"{'' if key == 'accuracy' else f'{key} '}{figure(results[f'{part}_{key}'], key)}" for key in metrics]
+        told += [" ".join([part, *words])] if words else []
+    return "  ".join(told)
+
+
+def _tags(run: RunSummary) -> str:
+    return " ".join(f"#{tag}" for tag in run.tags)
 
 
 def _holds(run: RunSummary, words: Sequence[str]) -> bool:

@@ -35,7 +35,9 @@ class Curve:
     marker: str = ""
     """Drawn at each point where there is room, and in the legend: tells curves apart without colours."""
     background: bool = False
-    """Drawn below the others, dimmed, and not named in the legend: the values as they are, below smoothed ones."""
+    """Drawn below the others, dimmed: the values as they are, below smoothed ones."""
+    legend: str = ""
+    """Its word in the legend where that is not its name, which says what it is a curve of; then without a value."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,12 +168,15 @@ class CurvePlot(Widget):
         ]
         for curve in picture.curves:
             if not curve.background:
-                sign = curve.marker or "━"
-                pieces.append((f" {sign} ", self._style(curve.style)))
+                pieces.append((f" {curve.marker or '━'} ", self._style(curve.style)))
                 pieces.append((f"{curve.name} ", self._style("quiet")))
                 pieces.append((_last_value(curve.y, picture.percent).ljust(_VALUE_WIDTH), Style.null()))
         remarks = " · ".join(self.remarks)
-        pieces.append((f"  {remarks}" if remarks else "", self._style("remark")))
+        pieces.append((f" {remarks} " if remarks else "", self._style("remark")))
+        for curve in picture.curves:
+            if curve.legend:
+                pieces.append((" ━ ", self._style(curve.style)))
+                pieces.append((curve.legend, self._style("quiet")))
         return pieces
 
     def _curve_line(self, row: int) -> list[tuple[str, Style]]:
@@ -260,7 +265,8 @@ def _y_ticks(axis: Axis, rows: int, *, percent: bool) -> dict[int, str]:
         return f"{number(100 * value, 100 * step)}%" if percent else number(value, step)
 
     ticks: dict[int, str] = {}
-    for share, text in axis.ticks(_parts(rows), label):
+    most = max(2, 2 * rows // 3) if axis.log else _parts(rows)
+    for share, text in axis.ticks(most, label):
         row = rows - 1 - round(share * (4 * rows - 1)) // 4
         if 0 <= row < rows and text not in ticks.values():
             ticks.setdefault(row, text[: GUTTER - 2])

@@ -23,7 +23,8 @@ class EventLog(OptionList):
 
     DEFAULT_CSS = """
     EventLog, EventLog:focus {
-        height: 1fr; border: none; padding: 0; background: transparent; scrollbar-size-vertical: 1;
+        height: 1fr; border: none; padding: 0; background: transparent;
+        scrollbar-size-vertical: 1; scrollbar-gutter: stable;
     }
     EventLog > .option-list--option { padding: 0; }
     EventLog > .option-list--option-highlighted { background: transparent; text-style: none; }

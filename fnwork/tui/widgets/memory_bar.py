@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from rich.text import Text
 from textual.widget import Widget
@@ -12,6 +13,8 @@ from fnwork.tui.theme import CATEGORIES, CATEGORY_LETTERS, colour
 from fnwork.tui.watch import Memory
 
 _NEAR = 0.9
+_FILLS = "▓▒"
+_LABEL = 8  # cells of the word at the bar's left
 
 
 class MemoryBar(Widget):
@@ -43,7 +46,7 @@ class MemoryBar(Widget):
         legend = [self._legend_entry(name) for name in CATEGORIES]
         lines = [self._bar_line()]
         for start in range(0, len(legend), self._per_line):
-            line = Text(" " * 8)
+            line = Text("" if self._is_narrow else " " * _LABEL)
             for entry in legend[start : start + self._per_line]:
                 line.append_text(entry)
             lines.append(line)
@@ -52,14 +55,19 @@ class MemoryBar(Widget):
     def _legend_entry(self, category: str) -> Text:
         held = self._memory.categories.get(category)
         figure = "-" if held is None else f"{held / MIB:,.1f}"
-        width = max(23, (self.content_size.width - 8) // self._per_line)
+        narrow = self._is_narrow
+        width = (self.content_size.width - (0 if narrow else _LABEL)) // self._per_line
         entry = Text.assemble(
-            (f"■ {CATEGORY_LETTERS[category]} ", colour(self.app, category)),
+            (f"{'' if narrow else '■ '}{CATEGORY_LETTERS[category]} ", colour(self.app, category)),
             category.ljust(11),
-            figure.rjust(min(9, width - 16)),
+            figure.rjust(min(9, width - (13 if narrow else 16))),
         )
-        entry.pad_right(width - entry.cell_len)
+        entry.truncate(max(1, width), pad=True)
         return entry
+
+    @property
+    def _is_narrow(self) -> bool:
+        return self.content_size.width < _LABEL + 23 * self._per_line
 
     def _bar_line(self) -> Text:
         memory, muted = self._memory, colour(self.app, "foreground-muted")
@@ -73,23 +81,35 @@ class MemoryBar(Widget):
         )
         if share >= _NEAR:
             figures.append("  near the budget!" if share <= 1 else "  over the budget!", colour(self.app, "error"))
-        bar = self._bar(max(1, self.content_size.width - 8 - figures.cell_len), *_scale(memory))
+        bar = self._bar(max(1, self.content_size.width - _LABEL - figures.cell_len), *_scale(memory))
         return Text.assemble(("Memory  ", "bold"), bar, figures)
 
     def _bar(self, width: int, limit: int, scale: str) -> Text:
         bar = Text()
-        below = 0
-        for category in CATEGORIES:
-            start = min(width, round(width * below / limit))
-            below += self._memory.categories.get(category, 0)
-            stop = min(width, round(width * below / limit))
-            letter = CATEGORY_LETTERS[category] if stop - start > 1 else " "
-            paint = f"{colour(self.app, 'background')} on {colour(self.app, category)}"
-            bar.append(letter.ljust(stop - start)[: stop - start], paint)
+        held = [self._memory.categories.get(category, 0) for category in CATEGORIES]
+        for index, (category, cells) in enumerate(zip(CATEGORIES, _cells(held, width, limit), strict=True)):
+            letter = CATEGORY_LETTERS[category][:cells]
+            if self.app.no_color:  # greys would be all alike
+                bar.append(letter.ljust(cells, _FILLS[index % 2]))
+            else:
+                paint = f"{colour(self.app, 'background')} on {colour(self.app, category)}"
+                bar.append(letter.ljust(cells), paint)
         rest = width - len(bar)
         bar.append("░" * rest if len(scale) >= rest else "░" * (rest - len(scale)), colour(self.app, "line"))
         bar.append(scale if len(scale) < rest else "", colour(self.app, "foreground-muted"))
         return bar
+
+
+def _cells(held: Sequence[int], width: int, limit: int) -> list[int]:
+    """How many cells each category takes: at least one for its letter, where the largest one can spare it."""
+    total = min(width, round(width * sum(held) / limit))
+    cells = [max(1, round(width * size / limit)) if size else 0 for size in held]
+    while sum(cells) > total:
+        largest = max(range(len(cells)), key=lambda index: (cells[index], held[index]))
+        if cells[largest] <= 1 and sum(cells) <= width:
+            break
+        cells[largest] -= 1
+    return cells
 
 
 def _scale(memory: Memory) -> tuple[int, str]:

@@ -12,6 +12,7 @@ from fnwork.curves import Floats
 
 # Beyond this the difference of two values could overflow.
 _LARGEST = 1e300
+_LOG_ENDS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)  # times powers of ten: the ends of a logarithmic axis
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,10 @@ def fitting(values: Floats, *, log: bool, parts: int) -> Axis:
     low, high = (float(np.clip(end, -_LARGEST, _LARGEST)) for end in (finite.min(), finite.max()))
     if log:
         low, high = max(low, 1e-300), max(high, 1e-300)
-        low_digit, high_digit = _log_floor(low), _log_floor(high)
-        high_end = high if high <= high_digit * (1 + 1e-9) else _log_next(high_digit)
-        return Axis(low_digit, high_end if high_end > low_digit * 1.0001 else _log_next(high_end), log=True)
+        ends = [digit * 10.0**power for power in _powers(low, high) for digit in _LOG_ENDS]
+        low_end = max(end for end in ends if end <= low * (1 + 1e-9))
+        high_end = min(end for end in ends if end >= high * (1 - 1e-9) and end > low_end)
+        return Axis(low_end, high_end, log=True)
     if high - low <= 1e-9 * max(abs(low), abs(high)):
         margin = abs(high) / 10 or 1.0
         low, high = low - margin, high + margin
@@ -104,22 +106,15 @@ def label_line(axis: Axis, width: int, gutter: int, label: Callable[[float, floa
     return "".join(line)
 
 
-def _log_floor(value: float) -> float:
-    """The largest of 1, 2, 5 (times a power of ten) that is not above a value."""
-    power = 10.0 ** math.floor(math.log10(value) + 1e-12)
-    return next(power * digit for digit in (5, 2, 1) if power * digit <= value * (1 + 1e-9) or digit == 1)
-
-
-def _log_next(value: float) -> float:
-    """The next of 1, 2, 5 (times a power of ten)."""
-    return _log_floor(value * 2.5000001)
+def _powers(low: float, high: float) -> range:
+    """The exponents of the decades around these values."""
+    return range(math.floor(math.log10(low) - 1e-9), math.ceil(math.log10(high) + 1e-9) + 1)
 
 
 def _log_ticks(low: float, high: float, most: int) -> list[float]:
     """Powers of ten, or 1, 2, 5 times them where there is room."""
-    decades = range(math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9) + 1)
     for digits in ((1, 2, 5), (1,)):
-        values = [digit * 10.0**power for power in decades for digit in digits]
+        values = [digit * 10.0**power for power in _powers(low, high) for digit in digits]
         values = [value for value in values if low * (1 - 1e-9) <= value <= high * (1 + 1e-9)]
         if len(values) <= most:
             return values

@@ -13,6 +13,7 @@ from fnwork.tui.theme import STATE_MARKS, colour
 from fnwork.tui.watch import Progress
 
 _STATE_WIDTH = 15
+_NARROW = 72  # columns, below which there is no room for a bar
 
 
 class RunHeader(Widget):
@@ -38,20 +39,23 @@ class RunHeader(Widget):
         progress, muted = self._progress, colour(self.app, "foreground-muted")
         state = self._asked or progress.state
         mark, name = STATE_MARKS.get("stopping" if self._asked else state, ("·", "foreground"))
-        head = Text(f"{mark} {state}".ljust(_STATE_WIDTH), f"bold {colour(self.app, name)}")
+        width = self.content_size.width
+        narrow = width < _NARROW
+        head = Text(f"{mark} {state}".ljust(0 if narrow else _STATE_WIDTH) + "  ", f"bold {colour(self.app, name)}")
         digits = len(f"{progress.epochs}")
         tail = Text.assemble(
             ("  epoch ", muted),
             f"{progress.epoch:>{digits}}/{progress.epochs or '?'}  ",
-            self._bar(max(8, min(40, self.content_size.width // 5))),
+            self._bar(0 if narrow else min(40, width // 5)),
             f" {math.floor(100 * progress.share):>3}%  ",
             ("left ", muted),
-            time_left(progress.left).rjust(8),
+            time_left(progress.left).rjust(6),
         )
-        room = max(1, self.content_size.width - head.cell_len - tail.cell_len)
         title = Text(harmless(progress.name), "bold")
-        title.truncate(room, overflow="ellipsis", pad=True)
-        return Text.assemble(head, title, tail)
+        title.truncate(max(1, width - head.cell_len - tail.cell_len), overflow="ellipsis", pad=True)
+        line = Text.assemble(head, title, tail)
+        line.truncate(width, overflow="ellipsis")
+        return line
 
     def _bar(self, width: int) -> Text:
         filled = round(width * self._progress.share)
@@ -62,16 +66,18 @@ class RunHeader(Widget):
     def _figures(self) -> Text:
         progress, muted = self._progress, colour(self.app, "foreground-muted")
         digits = max(4, len(f"{progress.steps:,}"))
-        figures = [
+        figures: list[tuple[str, str | Text]] = [
             ("update ", f"{progress.step:>{digits},}/{progress.steps:,}"),
             ("", f"{_or_dash(progress.samples_per_s, ',.0f'):>7} samples/s"),
             ("lr ", f"{_or_dash(progress.lr, '.2e'):>8}"),
             ("waiting for data ", f"{_or_dash(100 * progress.data_wait, '.0f'):>3}%"),
-            ("since start ", clock(progress.elapsed).rjust(7)),
+            ("trained ", clock(progress.elapsed).rjust(7)),
             ("on ", harmless(" ".join(filter(None, (progress.device, progress.precision))))),
         ]
         if progress.outcome:
-            figures = [("", harmless(progress.outcome)), figures[0], figures[4]]
+            outcome = Text(harmless(progress.outcome))
+            outcome.truncate(max(1, self.content_size.width), overflow="ellipsis")
+            figures = [("", outcome), figures[0], figures[4]]
         line = Text()
         for label, figure in figures:
             piece = Text.assemble((label, muted), figure)

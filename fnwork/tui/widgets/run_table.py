@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, ClassVar
 
 from rich.segment import Segment
@@ -27,13 +28,12 @@ from fnwork.tui.theme import STATE_MARKS, colour
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its text, what it is sorted by (None goes last), and from which width of the table on it is shown."""
+    """One column: its text, and what it is sorted by (None goes last)."""
 
     title: str
     width: int
     text: Callable[[RunSummary], str]
     value: Callable[[RunSummary], Any]
-    from_width: int = 0
     right: bool = False
     grows: bool = False
 
@@ -55,17 +55,18 @@ def _result_text(run: RunSummary, part: str) -> str:
 
 COLUMNS: tuple[Column, ...] = (
     Column("State", 15, lambda run: f"{STATE_MARKS.get(run.state, '·')[0]} {run.state}", lambda run: run.state),
-    Column("Name", 16, lambda run: run.name, lambda run: run.name.lower(), grows=True),
+    Column("Name", 14, lambda run: run.name, lambda run: run.name.lower(), grows=True),
     Column("Started", 11, lambda run: _day(run.started), lambda run: run.started),
     Column("Epochs", 7, lambda run: f"{run.epoch}/{run.epochs}", lambda run: run.epoch, right=True),
     Column("Validation", 11, lambda run: _result_text(run, "val"), lambda run: result(run, "val")[1], right=True),
-    Column("Test", 11, lambda run: _result_text(run, "test"), lambda run: result(run, "test")[1], 86, right=True),
-    Column("Time", 8, lambda run: clock(run.seconds), lambda run: run.seconds, 96, right=True),
-    Column("Peak", 10, lambda run: _peak(run.peak_bytes), lambda run: run.peak_bytes or None, 106, right=True),
-    Column("Tags", 16, lambda run: " ".join(run.tags), lambda run: " ".join(run.tags) or None, 124),
-    Column("Notes", 30, lambda run: run.notes, lambda run: run.notes or None, 156),
+    Column("Test", 11, lambda run: _result_text(run, "test"), lambda run: result(run, "test")[1], right=True),
+    Column("Time", 8, lambda run: clock(run.seconds), lambda run: run.seconds, right=True),
+    Column("Peak", 10, lambda run: _peak(run.peak_bytes), lambda run: run.peak_bytes or None, right=True),
+    Column("Tags", 16, lambda run: " ".join(run.tags), lambda run: " ".join(run.tags) or None),
+    Column("Notes", 30, lambda run: run.notes, lambda run: run.notes or None),
 )
 BY_START = 2
+_ALWAYS = 2  # columns on the left that never give way
 _MARK_WIDTH = 2
 
 
@@ -85,6 +86,8 @@ class RunTable(ScrollView, can_focus=True):
     ]
 
     cursor: reactive[int] = reactive(0)
+    first_column: reactive[int] = reactive(_ALWAYS)
+    """The column that follows those which are always shown: where there is not room for all, others come into view."""
 
     class Moved(Message):
         """The cursor is on another run, or on none."""
@@ -113,6 +116,8 @@ class RunTable(ScrollView, can_focus=True):
     def show(self, runs: Sequence[RunSummary], marked: Collection[str], sorted_by: int, falling: bool) -> None:
         """Show these runs; the cursor stays on its run, or at its row if that is gone."""
         before = self.current
+        if sorted_by != self._sorted_by and sorted_by >= _ALWAYS:
+            self._bring_into_view(sorted_by)
         self.runs, self._marked, self._sorted_by, self._falling = runs, marked, sorted_by, falling
         if before is not None:
             same = next((index for index, run in enumerate(runs) if run.id == before.id), self.cursor)
@@ -121,7 +126,18 @@ class RunTable(ScrollView, can_focus=True):
         self.refresh()
         self.post_message(self.Moved())
 
+    def _bring_into_view(self, column: int) -> None:
+        self.first_column = min(self.first_column, column)
+        while COLUMNS[column] not in [shown for shown, _ in self._columns()] and self.first_column < column:
+            self.first_column += 1
+
+    def validate_first_column(self, first: int) -> int:
+        """No further than needed to see the last column."""
+        last = next(index for index in range(_ALWAYS, len(COLUMNS)) if self._fit(index)[-1] is COLUMNS[-1])
+        return min(max(_ALWAYS, first), last)
+
     def on_resize(self) -> None:
+        self.first_column = self.first_column  # as far as is still needed
         self._measure()
 
     def _measure(self) -> None:
@@ -178,10 +194,20 @@ class RunTable(ScrollView, can_focus=True):
 
     def _columns(self) -> list[tuple[Column, int]]:
         """The columns there is room for, with their widths; what is left over goes to the one that grows."""
-        room = self.scrollable_content_region.width - _MARK_WIDTH - 1
-        shown = [column for column in COLUMNS if column.from_width <= self.size.width]
-        spare = max(0, room - sum(column.width + 1 for column in shown) + 1)
+        shown = self._fit(self.first_column)
+        spare = max(0, self._room - sum(column.width + 1 for column in shown))
         return [(column, column.width + (min(spare, 32) if column.grows else 0)) for column in shown]
+
+    def _fit(self, first: int) -> list[Column]:
+        """The columns there is room for when `first` follows those that are always shown."""
+        ends = accumulate(column.width + 1 for column in (*COLUMNS[:_ALWAYS], *COLUMNS[first:]))
+        fitting = sum(end <= self._room for end in ends)
+        return [*COLUMNS[:_ALWAYS], *COLUMNS[first : first + max(1, fitting - _ALWAYS)]]
+
+    @property
+    def _room(self) -> int:
+        """Cells for columns, each with a space after it; the last space may be cut off."""
+        return self.scrollable_content_region.width - _MARK_WIDTH
 
     def render_line(self, y: int) -> Strip:
         width = self.scrollable_content_region.width
@@ -206,6 +232,10 @@ class RunTable(ScrollView, can_focus=True):
             title = column.title + (("↓" if self._falling else "↑") if sorted_by_it else "")
             text = title.rjust(width) if column.right else title.ljust(width)
             pieces.append(Segment(text[-width:] + " ", strong if sorted_by_it else quiet))
+        if self._columns()[-1][0] is not COLUMNS[-1]:
+            pieces[-1] = Segment(pieces[-1].text[:-1] + "→", pieces[-1].style)
+        if self.first_column > _ALWAYS:
+            pieces[0] = Segment("← ", quiet)
         return Strip(pieces)
 
     def _run_line(self, run: RunSummary) -> Text:
