@@ -58,6 +58,7 @@ class RunSummary:
             "peak_bytes": self.peak_bytes,
             "path": str(self.path),
             "problem": self.problem,
+            "message": self.message,
         } | self.results
 
 
@@ -134,8 +135,10 @@ class Archive:
         for path in (Path(reference), self.specs / reference, self.specs / f"{reference}.toml"):
             if path.is_file():
                 return path
+        if Path(reference).is_dir():
+            raise InputError(f"{harmless(reference)}: this is a folder; expected a spec, a file that ends in .toml")
         names = self.spec_names()
-        known = f"; the specs in {harmless(self.specs)} are: {', '.join(map(harmless, names))}" if names else ""
+        known = f"; the specs in {harmless(self.specs)} are: {', '.join(map(harmless, names)) or 'none'}"
         hint = did_you_mean(Path(reference).stem, names) or known
         raise InputError(f"{harmless(reference)}: no such spec file, and no spec of that name{hint}")
 

@@ -93,7 +93,7 @@ def build_parser() -> Parser:
     command.add_argument("spec", metavar="SPEC", help=SPEC)
     setting(command)
     purpose = "the cheapest settings that fit a memory budget, with their cost"
-    command = add("fit", "specs:fit", purpose, "fnwork fit fashion-cnn --budget 512MiB")
+    command = add("fit", "specs:fit", purpose, "fnwork fit fashion-cnn --budget 512MiB", True)
     command.add_argument("spec", metavar="SPEC", help=SPEC)
     command.add_argument("--budget", metavar="SIZE", required=True, help="such as 4GiB or 512MiB")
     command.add_argument("--write", action="store_true", help="write the settings into the spec")

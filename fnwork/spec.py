@@ -60,7 +60,8 @@ def _whole(default: int, low: int, high: int) -> Any:
 
 def _number(default: float, low: float, high: float, above: bool = False) -> Any:
     limits: dict[str, Any] = {"gt" if above else "ge": low, "le": high, "allow_inf_nan": False}
-    words = f"a number above {low:g}, at most {high:g}" if above else f"a number from {low:g} to {high:g}"
+    most = f"{high:,.0f}" if high.is_integer() else f"{high:g}"
+    words = f"a number above {low:g}, at most {most}" if above else f"a number from {low:g} to {most}"
     return Field(default, **limits, description=words)
 
 
@@ -95,7 +96,7 @@ class DataSpec(Section):
 
     dataset: Dataset = Field(description=one_of(get_args(Dataset)))
     path: OneLine = _text("", "a path, as one line of text")
-    validation: Fraction | Literal["test"] = Field(0.1, description='a fraction between 0 and 1, or "test"')
+    validation: Fraction | Literal["test"] = Field(0.1, description='a fraction above 0 and below 1, or "test"')
     image_size: int = _whole(128, 1, 4096)
     augment: _list(Augmentation) = Field((), description='an array of "crop:N" (N pixels) and "flip"')
     target: str = _text("", "the name of a column, a text")
@@ -182,7 +183,6 @@ SECTIONS: dict[str, type[Section]] = {
     if isinstance(info.annotation, type) and issubclass(info.annotation, Section)
 }
 WORDS = {  # the words between which a misspelt value is matched
-    "data.dataset": get_args(Dataset),
     "data.validation": ("test",),
     "data.augment": ("flip", "crop:4"),
     "memory.recompute": ("none", "auto", "every:2"),
@@ -307,11 +307,12 @@ def _schema_findings(error: ValidationError, data: Mapping[str, Any], whole: boo
     unknown = [item["loc"] for item in errors if item["type"] == "extra_forbidden"]
     for location in unknown:
         yield location, True, _unknown_key(location)
-    seen = {_meant(location) for location in unknown}
+    meant = {_meant(location) for location in unknown}
+    seen: set[KeyPath] = set()
     for item in errors:
         location = item["loc"]
         if item["type"] == "missing":
-            if whole and location not in seen and ("data", "dataset") not in seen:
+            if whole and location not in meant and ("data", "dataset") not in meant:
                 message = f"this key is missing; expected {one_of(readable_datasets())}"
                 yield ("data", "dataset"), True, message
         elif item["type"] != "extra_forbidden":
@@ -351,7 +352,7 @@ def _wrong_value(location: KeyPath, value: Any) -> str:
     if field is None:
         return f"expected a table, [{key[-1]}], got {shown(value)}"
     name = ".".join(str(part) for part in key)
-    expected = field.description
+    expected = one_of(readable_datasets()) if name == "data.dataset" else field.description
     message = f"expected {expected}, got {shown(value)}"
     if isinstance(value, float) and field.annotation is int and value.is_integer() and abs(value) < 1e15:
         return f"{message}; write {int(value)}"
@@ -360,7 +361,7 @@ def _wrong_value(location: KeyPath, value: Any) -> str:
             return f"{message}; write it without quotes"
         if name == "name" and (legal := _name_of(value)) != "experiment":
             return f'{message}; "{legal}" would do'
-        return message + nearest(value, WORDS.get(name, ()))
+        return message if value.startswith("every:") else message + nearest(value, WORDS.get(name, ()))
     return message
 
 

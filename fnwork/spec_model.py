@@ -25,7 +25,10 @@ class Argument:
     choices: tuple[str, ...]
     required: bool
 
-    def expectation(self) -> str:
+    def expectation(self, value: Any = None) -> str:
+        """What is expected, in words; the limit is named where `value` is over it."""
+        if isinstance(value, int) and not isinstance(value, bool) and abs(value) > LARGEST_ARGUMENT:
+            return f"a whole number of at most {LARGEST_ARGUMENT:,}"
         if self.choices:
             return one_of(self.choices)
         words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
@@ -116,6 +119,9 @@ def check_preset(preset: str, options: Mapping[str, Any]) -> Iterator[Finding]:
         return
     place: KeyPath = ("model", "options")
     faults = list(_check_arguments(options, arguments_of(PRESETS[preset]), place, f"the preset {preset}"))
+    for key, value in options.items():
+        if not faults and isinstance(value, int | float) and value < 0:
+            faults.append(((*place, key), False, f"expected a number from 0, got {shown(value)}"))
     yield from faults
     if not faults:
         for _, _, message in check_layers(PRESETS[preset](**options)):
@@ -131,7 +137,7 @@ def _check_arguments(
             has = ", ".join(arguments) or "none"
             yield (*place, key), True, f"{owner} has no such option (it has: {has}){nearest(key, arguments)}"
         elif not arguments[key].accepts(value):
-            expected, hint = arguments[key].expectation(), nearest(value, arguments[key].choices)
+            expected, hint = arguments[key].expectation(value), nearest(value, arguments[key].choices)
             yield (*place, key), False, f"expected {expected}, got {shown(value)}{hint}"
     for key, argument in arguments.items():
         if argument.required and key not in given:

@@ -77,7 +77,7 @@ def _data(values: Values) -> Iterator[Finding]:
         yield (
             ("data", "validation"),
             False,
-            f"{dataset} has no test part: expected a fraction between 0 and 1",
+            f"{dataset} has no test part: expected a fraction above 0 and below 1",
         )
     for index, name in enumerate(values["data.augment"] or ()):
         yield ("data", "augment", index), False, f"{shown(name)} changes images; {dataset} is a table"

@@ -25,6 +25,7 @@ _TOKEN = re.compile(
 )
 _ORDER = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 _DEPTH = 50
+TEXTS = ("id", "name", "state", "spec", "notes", "path", "problem", "message")  # keys of every run that hold text
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,8 @@ class _Parser:
             raise self.fault("a value, such as 0.8 or finished")
         wanted = self.token
         number = _number(wanted) if self.kind == "word" else None
+        if sign in _ORDER and key in TEXTS:
+            raise InputError(f"--where: {key} is a text, which has no {sign}; it takes = != ~")
         if sign in _ORDER and number is None:
             raise self.fault("a number")
         self.advance()
@@ -128,7 +131,7 @@ class _Parser:
 
 def _number(text: str) -> float | None:
     try:
-        return float(text)
+        return float(text[:-1]) / 100 if text.endswith("%") else float(text)
     except ValueError:
         return None
 

@@ -40,21 +40,24 @@ def archive_of(arguments: Namespace) -> Archive:
 def made_archive(arguments: Namespace) -> Archive:
     """The experiments folder, made with the starter specs where there is none: offered in a terminal, else said."""
     archive = archive_of(arguments)
-    if archive.root.is_dir():
+    if archive.root.is_dir() and any(archive.root.iterdir()):
         return archive
-    if at_a_terminal():
-        if not confirm(f"There is no {archive.root} folder here. Make one with the starter specs in it?", True):
-            raise InputError(f"without the folder {harmless(archive.root)} there is no place for runs")
-    else:
-        say(f"note: made {archive.root} with the starter specs in it")
+    asked = at_a_terminal()
+    if asked and not confirm(f"There is no {archive.root} folder here. Make one with the starter specs in it?", True):
+        raise InputError(f"without the folder {harmless(archive.root)} there is no place for runs")
     archive.make()
+    if not asked:
+        say(f"note: made {archive.root} with the starter specs in it")
     return archive
 
 
 def spec_file(arguments: Namespace) -> Path:
     """The file that SPEC means; only a spec's name needs the experiments folder."""
     path = Path(arguments.spec)
-    return path if path.is_file() else made_archive(arguments).find_spec(arguments.spec)
+    if path.is_file():
+        return path
+    is_name = len(path.parts) == 1 and not path.is_dir()
+    return (made_archive if is_name else archive_of)(arguments).find_spec(arguments.spec)
 
 
 def run_folder(arguments: Namespace) -> Path:
@@ -110,7 +113,7 @@ def figure(key: str, value: Any) -> str:
             return size(value)
         if key.endswith("seconds"):
             return duration(value)
-        return f"{value:.4g}" if isinstance(value, float) else str(value)
+        return f"{value:.4g}" if isinstance(value, float) else str(value) if key == "seed" else f"{value:,}"
     return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 

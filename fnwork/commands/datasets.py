@@ -30,6 +30,8 @@ def data(arguments: Namespace) -> int:
 
 
 def _list(arguments: Namespace) -> int:
+    if arguments.name or arguments.path:
+        raise InputError("fnwork data list takes no name and no path; fnwork data info NAME tells of one data set")
     if arguments.json:
         print_json([{"name": name, "what": WHAT.get(name, "")} for name in DATASETS])
     else:
@@ -90,7 +92,12 @@ def _info_of_spec(arguments: Namespace) -> DataInfo:
 def _get(arguments: Namespace) -> int:
     """Nothing is downloaded: fnwork works without a network, so this tells what to put where."""
     name = _name(arguments)
-    if name == BUNDLED:
+    if arguments.json:
+        if name not in DATASETS:
+            raise InputError(f'there is no data set "{harmless(name)}"{did_you_mean(name, DATASETS)}')
+        files = [] if name in (BUNDLED, "csv") else list(IDX_FILES)
+        print_json({"name": name, "what": WHAT[name], "files": files})
+    elif name == BUNDLED:
         say(f"{name} comes with fnwork; there is nothing to get")
     elif name == "csv":
         say('a table is your own file: set data.path = "FILE.csv" and data.target = "COLUMN" in a spec')

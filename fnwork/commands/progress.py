@@ -27,6 +27,7 @@ class Progress:
         self._validation = ""
         self._bar = _Bar(self._stream) if self._stream.isatty() else None
         self._silent = False
+        self._last_fault = -1
 
     def __enter__(self) -> "Progress":
         if self._bar:
@@ -66,7 +67,8 @@ class Progress:
             self._take_epoch(event)
         elif kind == "warning":
             self.note(f"warning: {event['message']}")
-        elif kind == "nonfinite":
+        elif kind == "nonfinite" and event["step"] != self._last_fault:
+            self._last_fault = event["step"]  # a window that is tried again has the same step
             self.note(f"not finite: {event['where']} in {event['layer']}, step {event['step']}: {event['action']}")
         elif kind == "check" and event["state"] == "firing":
             self.note(f"checklist: {title(event['symptom'])}: {event['evidence']}")

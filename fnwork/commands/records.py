@@ -92,12 +92,16 @@ def _values(found: list[RunSummary], keys: tuple[str, ...]) -> dict[str, Mapping
         known = {key for run in values.values() for key in run}
         for key in keys:
             if key not in known:
-                raise InputError(f"no run has a key {harmless(key)}{did_you_mean(key, known) or _some(known)}")
+                hint = did_you_mean(key, known) or f"; there are: {', '.join(map(harmless, _telling(found, values)))}"
+                raise InputError(f'no run has a key "{harmless(key)}"{hint}')
     return values
 
 
-def _some(known: set[str]) -> str:
-    return f"; there are: {', '.join(map(harmless, sorted(known)[:40]))}"
+def _telling(found: list[RunSummary], values: dict[str, Mapping[str, Any]]) -> list[str]:
+    """The keys worth naming: results first, then those of every run, then those of specs without their layers."""
+    results = dict.fromkeys(key for run in found for key in run.results)
+    others = dict.fromkeys(key for run in found for key in [*run.as_dict(), *sorted(values[run.id])])
+    return [key for key in results | others if not key.startswith(("model.layers.", "used.", "versions."))]
 
 
 def show(arguments: Namespace) -> int:

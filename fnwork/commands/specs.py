@@ -83,7 +83,7 @@ def forecast(arguments: Namespace) -> int:
         print(f"recomputation does {100 * recomputed:.0f}% of the work a second time")
     if fixed is not None:
         print(
-            f"beside the ledger, whatever the network: {size(fixed)} "
+            f"beside the ledger, with these operations and whatever the network: {size(fixed)} "
             "of BLAS buffers and compiled code, or of a card's context"
         )
     return 0
@@ -116,7 +116,11 @@ def fit(arguments: Namespace) -> int:
         ]
         for candidate in found.frontier
     ]
-    print_table(["", "micro_batch", "accumulate", "mode", "recompute", "peak", "time", ""], rows)
+    if arguments.json:
+        chosen, frontier = found.chosen and asdict(found.chosen), [asdict(candidate) for candidate in found.frontier]
+        print_json({"budget": budget, "chosen": chosen, "frontier": frontier})
+    else:
+        print_table(["", "micro_batch", "accumulate", "mode", "recompute", "peak", "time", ""], rows)
     if found.chosen is None:
         least = size(found.leanest.peak)
         raise InputError(f"nothing fits in {size(budget)}: the leanest takes {least}, at its peak in {found.obstacle}")
@@ -128,8 +132,8 @@ def fit(arguments: Namespace) -> int:
             f'memory.recompute="{found.chosen.recompute}"',
             f'memory.budget="{arguments.budget}"',
         ]
-        files.replace(path, spec.read(path, settings)[1].encode())
-        say(f"wrote {path}: {found.chosen.settings()}")
-    else:
+        files.overwrite(path, spec.read(path, settings)[1].encode())
+        say(f'wrote {path}: {found.chosen.settings()}, budget = "{arguments.budget}"')
+    elif not arguments.json:
         print(f"\n{found.chosen.settings()}")
     return 0

@@ -13,7 +13,7 @@ from pathlib import Path
 from engine.errors import InputError
 from fnwork.archive import Archive
 from fnwork.cli import DONE, RUN_FAILED, STOPPED, let_go
-from fnwork.commands.common import archive_of, figure, made_archive, print_json, run_folder, say
+from fnwork.commands.common import archive_of, figure, made_archive, print_json, run_folder, say, spec_file
 from fnwork.commands.records import document
 from fnwork.run_folder import ALIVE_STATES, RunReader, request
 from fnwork.text import harmless
@@ -23,9 +23,8 @@ _STOP_SECONDS = 60.0
 
 
 def run(arguments: Namespace) -> int:
-    path = Path(arguments.spec)
+    path = spec_file(arguments)
     archive = made_archive(arguments)
-    path = path if path.is_file() else archive.find_spec(arguments.spec)
     return _train(arguments, lambda: _new(archive, path, arguments.set))
 
 

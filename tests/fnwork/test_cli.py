@@ -92,6 +92,28 @@ def test_an_experiments_folder_that_is_not_wanted_is_not_made(monkeypatch, answe
     assert not Path("experiments").exists()
 
 
+def test_an_empty_experiments_folder_gets_the_starter_specs(capsys):
+    Path("experiments").mkdir()
+    assert main(["check", "fashion-cn"]) == 2
+    assert 'did you mean "fashion-cnn"?' in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_made_is_not_said_to_be_made(monkeypatch, capsys):
+    def refuse(*arguments, **options):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    assert main(["check", "fashion-cnn"]) == 2
+    assert capsys.readouterr().err == "cannot make experiments: Permission denied\n"
+
+
+def test_a_folder_is_no_spec_and_makes_nothing(capsys):
+    for place in (".", "somewhere/else.toml"):
+        assert main(["check", place]) == 2
+    assert ".: this is a folder" in capsys.readouterr().err
+    assert not Path("experiments").exists()
+
+
 def test_attach_without_a_terminal_names_what_to_do_instead(archive, capsys):
     made(archive)
     assert main(["attach", "last"]) == 2
@@ -183,7 +205,10 @@ def test_runs_are_filtered_by_results_states_and_keys_of_the_spec(archive, capsy
     assert names("--where", "train.lr<1 and not state=failed") == ["high", "low"]
     assert names("--where", "epoch>5") == []
     assert main(["runs", "--where", "val_acuracy>0.8"]) == 2
-    assert 'no run has a key val_acuracy; did you mean "val_accuracy"?' in capsys.readouterr().err
+    assert 'no run has a key "val_acuracy"; did you mean "val_accuracy"?' in capsys.readouterr().err
+    assert main(["runs", "--where", "qqqq=1"]) == 2
+    assert 'no run has a key "qqqq"; there are: val_accuracy, id, ' in (said := capsys.readouterr().err)
+    assert "train.lr" in said
 
 
 def test_runs_are_sorted_best_first_and_unknown_ones_last(archive, capsys):
@@ -396,5 +421,9 @@ def test_data_list_info_and_get(capsys):
     assert "nothing to get" in capsys.readouterr().err
     assert main(["data", "get", "mnist"]) == 0
     assert "train-images-idx3-ubyte" in capsys.readouterr().err
+    assert json_of(capsys, "data", "get", "mnist")["files"][0] == "train-images-idx3-ubyte"
+    for wrong in (["list", "x"], ["info", "fashion-mini", "--path", "/nowhere"]):
+        assert main(["data", *wrong]) == 2
+        assert "no path" in capsys.readouterr().err
     assert main(["data", "info", "mnsit"]) == 2
     assert 'did you mean "mnist"?' in capsys.readouterr().err

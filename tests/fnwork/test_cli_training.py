@@ -90,7 +90,8 @@ def test_run_json_is_one_document_and_the_epochs_go_to_stderr(small, capsys):
     document = json.loads(captured.out)
     assert document["state"] == "finished" and document["val_accuracy"] == document["record"]["result"]["val_accuracy"]
     assert "epoch 2/2" in captured.err
-    assert json_of(capsys, "show", "last") == {key: value for key, value in document.items() if key != "message"}
+    assert document["message"] == document["record"]["message"]
+    assert json_of(capsys, "show", "last") == document
 
 
 def test_run_takes_a_path_and_makes_the_experiments_folder(spec_path, tmp_path, monkeypatch, capsys):
@@ -181,7 +182,12 @@ def test_fit_names_settings_that_fit_and_writes_them_into_the_spec(small, spec_p
     assert main(["fit", small, "--budget", f"{peak - 400} B"]) == 0
     assert "micro_batch = " in capsys.readouterr().out
     assert "-> " not in spec_path.read_text() and "budget" not in spec_path.read_text()
+    found = json_of(capsys, "fit", small, "--budget", f"{peak - 400} B")
+    assert found["chosen"] in found["frontier"] and found["chosen"]["peak"] <= found["budget"] == peak - 400
+    spec_path.chmod(0o640)
     assert main(["fit", small, "--budget", f"{peak - 400} B", "--write"]) == 0
+    assert f'budget = "{peak - 400} B"' in capsys.readouterr().err
+    assert sys.platform == "win32" or spec_path.stat().st_mode & 0o777 == 0o640
     assert "# a small table" in spec_path.read_text()
     document = json_of(capsys, "forecast", small)
     assert document["peak"]["total"] <= document["budget"] == peak - 400

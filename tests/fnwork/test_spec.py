@@ -180,7 +180,7 @@ def test_data_faults(lines, place, words):
         ('[memory]\nbudget = "6 GB of it"', 10, ["size"]),
         ('[memory]\nbudget = "0 GiB"', 10, ["size"]),
         ("[memory]\nbudget = 6", 10, ["size", "got 6"]),
-        ('[memory]\nrecompute = "every:0"', 13, ["every:N", 'did you mean "every:2"?']),
+        ('[memory]\nrecompute = "every:0"', 13, ["every:N", 'got "every:0"']),
         ('[memory]\nrecompute = "autos"', 13, ['did you mean "auto"?']),
         ('[precision]\nmode = "fp16"', 8, ['"fp32", "mixed"', 'did you mean "mixed"?']),
         ("[precision]\nloss_scale = 0.5", 14, ["from 1"]),
@@ -238,6 +238,16 @@ def test_an_empty_text_names_what_is_missing(text):
 def test_a_missing_key_is_placed_at_its_table():
     problem = only_problem('[model]\npreset = "mlp"\n\n[data]\nvalidation = 0.2\n')
     assert (problem.line, problem.column, problem.key) == (4, 2, "data.dataset")
+
+
+def test_a_wrong_value_is_told_beside_a_misspelling_of_its_key():
+    found = spec.problems(GOOD + "[train]\nepochs = -1\nepoch = 3\n")
+    assert [problem.key for problem in found] == ["train.epochs", "train.epoch"]
+
+
+def test_of_data_sets_only_those_are_named_that_can_be_read():
+    (found,) = spec.problems(GOOD.replace("fashion-mini", "mnits"))
+    assert '"mnist"' in found.message and "cifar10" not in found.message and 'did you mean "mnist"?' in found.message
 
 
 def test_a_misspelt_table_or_key_is_not_missing_as_well():

@@ -29,7 +29,8 @@ def found(model: str) -> list[tuple[int, int, str, str]]:
         ('[[model.layers]]\ntype = "conv"\nout = 3.5', (4, 7), "model.layers.0.out", ["a whole number", "got 3.5"]),
         ('[[model.layers]]\ntype = "conv"\nout = true', (4, 7), "model.layers.0.out", ["a whole number", "got true"]),
         ('[[model.layers]]\ntype = "conv"\nout = "3"', (4, 7), "model.layers.0.out", ["a whole number", 'got "3"']),
-        ('[[model.layers]]\ntype = "conv"\nout = 99999999', (4, 7), "model.layers.0.out", ["a whole number"]),
+        ('[[model.layers]]\ntype = "conv"\nout = 99999999', (4, 7), "model.layers.0.out", ["at most 100,000"]),
+        ('[model]\npreset = "mlp"\noptions = { depth = -1 }', (4, 21), "model.options.depth", ["from 0, got -1"]),
         ('[[model.layers]]\ntype = "linear"\nbias = 1', (4, 8), "model.layers.0.bias", ["true or false", "got 1"]),
         ('[[model.layers]]\ntype = "dropout"\nrate = nan', (4, 8), "model.layers.0.rate", ["a number", "got nan"]),
         (

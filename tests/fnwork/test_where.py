@@ -27,6 +27,7 @@ RUN = {
         "val_accuracy>0.8",
         "val_accuracy >= 0.85 and state=finished",
         "val_accuracy<.9",
+        "val_accuracy>84.9% and val_accuracy<86%",
         "train.lr=0.001",
         "train.lr == 1e-3",
         "train.lr<=1e-3",
@@ -56,6 +57,7 @@ def test_holds(expression):
     "expression",
     [
         "val_accuracy>0.9",
+        "val_accuracy>90%",
         "missing>0",
         "missing=1",
         "missing~a",
@@ -93,6 +95,11 @@ def test_does_not_hold(expression):
 def test_a_fault_is_told_with_its_place(expression, said):
     with pytest.raises(InputError, match=said):
         parse(expression)
+
+
+def test_a_text_has_no_order():
+    with pytest.raises(InputError, match="state is a text"):
+        parse("state>3")
 
 
 def test_the_keys_it_asks_for():
