@@ -3,6 +3,7 @@
 A block begins at each layer with a matrix product, so a block is what recomputation can afford to keep or to run again.
 """
 
+import time
 from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
@@ -90,6 +91,7 @@ class Model:
         self.parameters: list[Parameter] = builder.parameters
         self.input_dtype = builder.activation_dtype
         self.input_shape, self.output_shape = input_shape, self.layers[-1].output_shape
+        self.recompute_seconds = 0.0  # spent on forward passes that were run before
         self.blocks = [Block(group) for group in _group(self.layers)]
 
     @property
@@ -150,7 +152,10 @@ class Model:
                 grad = block.backward(grad, run, saved.pop(number), owns_input=number > 0)
             else:
                 kept = [{} for _ in block.layers] if step.action == "save" else None
+                began = time.perf_counter()
                 y = block.forward(current, (run if number >= seen else again).holding(self._held(plan, position)), kept)
+                if number < seen:
+                    self.recompute_seconds += time.perf_counter() - began
                 if step.action == "keep" or (step.action == "save" and self._needs_held(number, saved)):
                     inputs[number] = current
                 elif number and (step.action == "save" or number not in inputs):

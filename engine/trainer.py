@@ -199,6 +199,9 @@ class Trainer:
             "data_wait": _share(progress.waited, progress.seconds),
             "samples_per_s": progress.samples / max(progress.seconds, 1e-9),
         }
+        if self.forecast.recomputed_work:
+            speed["recompute"] = _share(self._learner.model.recompute_seconds, progress.seconds)
+            self._learner.model.recompute_seconds = 0.0
         better = progress.enter_epoch(values)
         yield self._event("epoch", **values, **speed, best=better)
         yield self._memory_event()
@@ -290,6 +293,7 @@ class Trainer:
             "windows_per_epoch": self.windows_per_epoch,
             "micro_batch": settings.micro_batch,
             "accumulate": settings.accumulate,
+            "recompute": self.forecast.recomputed_work / self.forecast.work,
             "budget": settings.budget or self.device.total,
         }
 
