@@ -39,6 +39,8 @@ class Parser(argparse.ArgumentParser):
             parser = getattr(found, "parser", self)
             option = unknown[0].partition("=")[0]
             hint = did_you_mean(option, parser._option_string_actions) if option.startswith("-") else ""
+            if hasattr(found, "set") and not hint and option.startswith("--"):
+                hint = "; a key of the spec is changed with --set KEY=VALUE, such as --set train.epochs=3"
             parser.error(f"not understood: {harmless(unknown[0])}{hint}")
         return found
 
@@ -151,7 +153,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a name that the terminal's encoding lacks is no reason to fail
     try:
-        arguments = build_parser().parse_args(argv)
+        words = list(sys.argv[1:] if argv is None else argv)
+        if words[:1] == ["help"]:
+            words = [*words[1:2], "--help"]
+        arguments = build_parser().parse_args(words)
         module, function = arguments.do.split(":")
         code = getattr(importlib.import_module(f"fnwork.commands.{module}"), function)(arguments)
         sys.stdout.flush()

@@ -48,7 +48,13 @@ def record_figures(record: Mapping[str, Any] | None) -> dict[str, float]:
 
 def _rows(tables: Sequence[Mapping[str, Any]]) -> list[Row]:
     keys = dict.fromkeys(key for table in tables for key in table)
+    order = {section: place for place, section in enumerate(dict.fromkeys(map(_section, keys)))}
+    keys = sorted(keys, key=lambda key: order[_section(key)])  # what only a later run has stays in its section
     return [Row(key, tuple(table.get(key) for table in tables)) for key in keys]
+
+
+def _section(key: str) -> str:
+    return key.partition(".")[0] if "." in key else ""
 
 
 def _differs(values: tuple[Value, ...]) -> bool:

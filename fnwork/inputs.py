@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from engine.data import Preprocessing, csv_file
 from engine.errors import InputError
+from fnwork.files import reason
 from fnwork.text import harmless
 
 
@@ -19,18 +20,27 @@ class Inputs:
     values: np.ndarray
     names: tuple[str, ...]
     notes: tuple[str, ...]
+    faults: tuple[str, ...] = ()
 
 
 def read(files: Sequence[Path], preprocessing: Preprocessing) -> Inputs:
-    """The inputs of all files: one a picture, one a row of a table. InputError names the file at fault."""
-    parts = [
-        _read_table(file, preprocessing) if preprocessing.columns else _read_image(file, preprocessing)
-        for file in files
-    ]
+    """The inputs of all files that can be read: one a picture, one a row of a table; `faults` names the other files.
+
+    InputError where none can be read.
+    """
+    parts, faults = [], []
+    for file in files:
+        try:
+            parts.append((_read_table if preprocessing.columns else _read_image)(file, preprocessing))
+        except InputError as error:
+            faults.append(str(error))
+    if not parts:
+        raise InputError("\n".join(faults))
     return Inputs(
         np.concatenate([part.values for part in parts]),
         tuple(name for part in parts for name in part.names),
         tuple(note for part in parts for note in part.notes),
+        tuple(faults),
     )
 
 
@@ -54,7 +64,13 @@ def _read_image(file: Path, preprocessing: Preprocessing) -> Inputs:
             )
     except FileNotFoundError:
         raise InputError(f"{harmless(file)}: there is no such file") from None
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+    except UnidentifiedImageError:
+        raise InputError(f"{harmless(file)}: not a picture of any kind that is known") from None
+    except IsADirectoryError:
+        raise InputError(f"{harmless(file)}: this is a folder; expected a picture") from None
+    except OSError as error:
+        raise InputError(f"{harmless(file)}: not a picture that can be read: {harmless(reason(error))}") from None
+    except (ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise InputError(f"{harmless(file)}: not a picture that can be read: {harmless(error)}") from None
     notes = ()
     if shape != (height, width):

@@ -48,6 +48,7 @@ class Result:
     results: dict[str, float]
     folder: Path
     seconds: float
+    best_epoch: int | None = None
 
 
 class Run:
@@ -120,7 +121,12 @@ class Run:
             raise InputError(f"{name} has no {LAST}: it ended before its first checkpoint, so start it anew")
         resolved = reader.resolved()
         spec = prepare.spec_of(resolved, str(folder / "resolved.toml"))
-        kept, at = checkpoint.load(folder / LAST)
+        try:
+            kept, at = checkpoint.load(folder / LAST)
+        except InputError as error:
+            if not (folder / BEST).is_file():
+                raise
+            raise InputError(f"{error}; {BEST} is still there for predict, test and export") from error
         wanted = data_settings(spec, folder)
         data_set = data.load(wanted, spec.seed)
         if data_set.fingerprint != resolved.get(prepare.USED, {}).get("data_fingerprint"):
@@ -192,7 +198,7 @@ class Run:
             if heartbeat.is_alive():
                 heartbeat.join()
             state, message = self._conclude(state, message)
-        return Result(state, message, self._results(), self.folder, self._clock())
+        return Result(state, message, self._results(), self.folder, self._clock(), self._best.get("epoch"))
 
     def _begin(self) -> None:
         self._writer.taken_request()  # one that was left for an earlier owner

@@ -139,9 +139,10 @@ def check_categories(cells: Cells) -> None:
     """Refuse text that is no category: names, dates, free text."""
     count, rows = len(set(cells.texts)), len(cells.texts)
     if count > MOST_CATEGORIES or count == rows >= _ROWS_TO_JUDGE:
+        why = f"at most {MOST_CATEGORIES}" if count > MOST_CATEGORIES else "no two rows share one"
         raise InputError(
             f'{cells.file}, column "{cells.name}": {count:,} different texts in {rows:,} rows are too many for '
-            f"categories (at most {MOST_CATEGORIES}); remove the column, or replace it by numbers or fewer categories"
+            f"categories ({why}); remove the column, or replace it by numbers or fewer categories"
         )
 
 

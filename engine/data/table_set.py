@@ -25,12 +25,18 @@ def load(settings: DataSettings, seed: int) -> DataSet:
     others = [table.cells(name) for name in table.columns if name != settings.target]
     target = table.cells(settings.target)
     decimal_comma = table_columns.has_decimal_commas([*others, target])
+    notes: list[str] = []
     if settings.task == "classification":
         classes, targets = _class_numbers(target)
+        if all(is_number(name, decimal_comma) for name in classes) and not all(map(str.isdigit, classes)):
+            notes.append(
+                f'column "{settings.target}": {len(classes)} different numbers, each taken as a class of its own; '
+                'with data.task = "regression" the number is learnt'
+            )
     else:
         classes, targets = (), _target_values(target, decimal_comma)
     train_rows, validation_rows = split(targets, settings.validation, seed)
-    fitted, notes = _fit(others, train_rows, decimal_comma)
+    fitted, dropped = _fit(others, train_rows, decimal_comma)
     scaling = {}
     if settings.task == "regression":
         targets, scaling = _standardised(targets, train_rows, settings.target)
@@ -39,7 +45,7 @@ def load(settings: DataSettings, seed: int) -> DataSet:
     preprocessing = Preprocessing(settings.task, shape, classes, **table_fields, **scaling)
     inputs, more_notes = preprocessing.transform_table(table)
     train, validation = (Part(inputs[rows], targets[rows]) for rows in (train_rows, validation_rows))
-    fingerprint, notes = table.digest[:16], (*notes, *more_notes)
+    fingerprint, notes = table.digest[:16], (*notes, *dropped, *more_notes)
     return DataSet(
         settings.dataset, settings.task, train, validation, None, shape, classes, preprocessing, fingerprint, notes
     )

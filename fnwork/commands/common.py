@@ -2,13 +2,14 @@
 
 import json
 import math
+import shutil
 import sys
 from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 
 from engine.errors import InputError
 from fnwork.archive import Archive
@@ -88,7 +89,13 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     widths = [max(cell_len(line[column]) for line in lines) for column in range(len(headings))]
     for line in lines:
         padded = (cell + " " * (width - cell_len(cell)) for cell, width in zip(line, widths, strict=True))
-        print("  ".join(padded).rstrip())
+        print(_cut("  ".join(padded).rstrip()))
+
+
+def _cut(line: str) -> str:
+    """The line as far as a terminal shows it in one row; whole where something else reads it."""
+    width = shutil.get_terminal_size().columns
+    return f"{set_cell_size(line, width - 1)}…" if sys.stdout.isatty() and cell_len(line) > width else line
 
 
 def duration(seconds: float) -> str:
@@ -114,7 +121,9 @@ def figure(key: str, value: Any) -> str:
         if key.endswith("seconds"):
             return duration(value)
         return f"{value:.4g}" if isinstance(value, float) else str(value) if key == "seed" else f"{value:,}"
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "[]"
+    return str(value) or '""'
 
 
 def title(symptom: object) -> str:

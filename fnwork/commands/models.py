@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from engine.errors import InputError
+from fnwork.cli import DONE, WRONG_INPUT
 from fnwork.commands.common import archive_of, figure, print_json, print_table, run_folder, say
 from fnwork.text import harmless
 
@@ -20,8 +21,7 @@ def test(arguments: Namespace) -> int:
     if arguments.json:
         print_json(results)
     else:
-        for key, value in results.items():
-            print(f"{key}  {figure(key, value)}")
+        print_table(["result", "test part"], [[key, figure(key, value)] for key, value in results.items()])
     return 0
 
 
@@ -37,7 +37,9 @@ def predict(arguments: Namespace) -> int:
         _print_values(arguments, read.names, outputs, trained.preprocessing.target)
     else:
         _print_classes(arguments, read.names, outputs, trained.preprocessing.classes)
-    return 0
+    for fault in read.faults:
+        say(fault)
+    return WRONG_INPUT if read.faults else DONE
 
 
 def _print_values(arguments: Namespace, names: tuple[str, ...], outputs: np.ndarray, target: str) -> None:

@@ -20,7 +20,7 @@ from fnwork.commands.common import (
     title,
 )
 from fnwork.compare import compare as compare_runs
-from fnwork.run_folder import RunReader
+from fnwork.run_folder import LAST, RunReader
 from fnwork.text import did_you_mean, harmless, size
 
 HIGHER_IS_BETTER = ("accuracy", "r2")
@@ -130,6 +130,8 @@ def show(arguments: Namespace) -> int:
         _print_section("results", [(key, figure(key, value)) for key, value in run.results.items()])
     if record:
         _print_record(record)
+    if run.state in ("stopped", "interrupted") and (folder / LAST).is_file():
+        print(f"\ngo on with: fnwork resume {harmless(run.id)}")
     return 0
 
 
@@ -181,11 +183,12 @@ def compare(arguments: Namespace) -> int:
         by_key = {heading: {row.key: list(row.values) for row in rows} for heading, rows in tables.items()}
         print_json({"runs": ids} | by_key)
         return 0
-    for heading, rows in tables.items():
+    for place, (heading, rows) in enumerate(tables.items()):
+        if place:
+            print()
         print_table([heading, *ids], [[row.key, *(figure(row.key, value) for value in row.values)] for row in rows])
         if not rows:
             print("  (no key differs)" if heading == "keys" else "  (none yet)")
-        print()
     return 0
 
 

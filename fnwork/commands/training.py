@@ -7,7 +7,7 @@ import threading
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from engine.errors import InputError
@@ -59,7 +59,8 @@ def _train(arguments: Namespace, make: Callable) -> int:
             print_json(document(owned.folder) | {"message": result.message})
         else:
             figures = "  ".join(f"{key} {figure(key, value)}" for key, value in result.results.items())
-            print(f"{result.state}{'  ' if figures else ''}{figures}", flush=True)
+            best = f"  best epoch {result.best_epoch}:  " if figures and result.best_epoch else ""
+            print(f"{result.state}{best or '  '}{figures}".rstrip(), flush=True)
         sys.stdout.flush()
     if result.state == "stopped":
         at_home = archive_of(arguments).root == Path("experiments")
@@ -85,8 +86,9 @@ def stopping_on_interrupt(owned, note: Callable[[str], None]) -> Iterator[None]:
 
     def on_signal(number: int, frame: object) -> None:
         if asked.is_set():
-            if sys.stderr.isatty():
-                os.write(2, _SHOW_CURSOR.encode())  # the progress bar hid it
+            shown = _SHOW_CURSOR if sys.stderr.isatty() else ""  # the progress bar hid it
+            with suppress(OSError):
+                os.write(2, f"{shown}\nended at once: what came after the last checkpoint is lost\n".encode())
             os._exit(STOPPED)
         asked.set()
         # In a thread, because a handler may interrupt the very lock that a request needs.

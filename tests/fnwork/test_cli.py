@@ -61,6 +61,13 @@ def test_version_and_help_in_a_process_of_their_own():
     assert shown.returncode == 0 and "fnwork run fashion-cnn" in shown.stdout
 
 
+def test_help_is_a_word_too(capsys):
+    assert main(["help", "runs"]) == 0
+    assert "--where" in capsys.readouterr().out
+    assert main(["help"]) == 0
+    assert "fnwork COMMAND --help" in capsys.readouterr().out
+
+
 def test_without_a_terminal_the_workbench_names_what_to_do_instead():
     result = outside(stdin=subprocess.DEVNULL)
     assert result.returncode == 2
@@ -140,6 +147,7 @@ def test_every_command_has_help_with_an_example(command, capsys):
     ("arguments", "said"),
     [
         (["rnus"], 'there is no "rnus" here; did you mean "runs"?'),
+        (["run", "x", "--epochs", "3"], "--set train.epochs=3"),
         (["runs", "--wher", "x"], 'not understood: --wher; did you mean "--where"?'),
         (["data", "lst"], 'did you mean "list"?'),
         (["export", "last", "--to", "cvs"], 'did you mean "csv"?'),
@@ -272,6 +280,7 @@ def test_compare_shows_only_what_differs(archive, capsys):
     assert main(["compare", "a", "b"]) == 0
     shown = capsys.readouterr().out
     assert "train.lr" in shown and "epochs" not in shown
+    assert not shown.endswith("\n\n")
     assert main(["compare", "a", "a"]) == 0
     assert "(no key differs)" in capsys.readouterr().out
 

@@ -16,6 +16,7 @@ from safetensors.numpy import load_file
 
 from fnwork.archive import Archive
 from fnwork.cli import main
+from fnwork.commands.progress import Progress
 from fnwork.run_folder import RunReader
 
 ROOT = Path(__file__).parents[2]
@@ -81,7 +82,17 @@ def test_run_prints_the_folder_and_one_plain_line_an_epoch(small, capsys):
     assert [line.split()[1] for line in epochs] == ["1/4", "2/4", "3/4", "4/4"]
     for part in ("train_loss", "val_accuracy", "samples/s", "iB"):
         assert part in epochs[0]
-    assert lines[-1].startswith("finished ")
+    best = max((line for line in epochs if line.endswith("best")), key=epochs.index)
+    assert lines[-1].startswith(f"finished  best epoch {best.split()[1][0]}:  train_loss ")
+
+
+def test_a_window_that_is_tried_again_is_told_once(tmp_path, capsys):
+    (tmp_path / "resolved.toml").write_text("[train]\nlimit_windows = 0\n")
+    with Progress(tmp_path, to_stderr=False) as progress:
+        for step in (8, 9, 9, 9):
+            fault = {"kind": "nonfinite", "t": 1.0, "where": "loss", "layer": "linear3", "step": step, "action": "skip"}
+            progress.take(fault)
+    assert [line.split(",")[1] for line in capsys.readouterr().out.splitlines()] == [" step 8: skip", " step 9: skip"]
 
 
 def test_run_json_is_one_document_and_the_epochs_go_to_stderr(small, capsys):
@@ -216,6 +227,8 @@ def test_ctrl_c_saves_and_stops_with_130_and_the_run_can_be_resumed(small, capsy
     assert "stopped" in out.splitlines()[-1]
     assert f"fnwork resume {folder.name}" in err and "Traceback" not in err
     assert RunReader(folder).state() == "stopped"
+    assert main(["show", folder.name]) == 0
+    assert f"go on with: fnwork resume {folder.name}" in capsys.readouterr().out
     assert (folder / "last.safetensors").is_file()
     process, again = started("resume", folder.name)
     assert again == folder
@@ -236,6 +249,7 @@ def test_ctrl_c_twice_ends_at_once_and_the_archive_stays_whole(small):
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in err
+    assert "the last checkpoint is lost" in err or RunReader(folder).state() == "stopped"
     assert RunReader(folder).state() in ("stopped", "interrupted")
     assert Archive(Path("experiments")).list()[0].problem == ""
 
@@ -329,10 +343,14 @@ def test_test_and_predict_of_pictures(capsys):
     assert list(rows) == names
     assert rows["deep.png"]["probabilities"] == pytest.approx(rows["plain.png"]["probabilities"])
     assert rows["palette.gif"]["class"] == rows["plain.png"]["class"]
-    for wrong in (["broken.png"], ["gone.png"], ["images.toml"], ["plain.png", "."]):
+    for wrong in (["broken.png"], ["gone.png"], ["images.toml"], ["."]):
         assert main(["predict", "last", *wrong]) == 2
         captured = capsys.readouterr()
-        assert wrong[-1] in captured.err and captured.out == ""
+        assert captured.err.count(wrong[-1]) == 1 and captured.out == ""
+    assert main(["predict", "last", "broken.png", "plain.png", ".", "--json"]) == 2
+    captured = capsys.readouterr()
+    assert [row["input"] for row in json.loads(captured.out)] == ["plain.png"]
+    assert "broken.png: " in captured.err and ".: this is a folder" in captured.err
 
 
 def test_class_names_of_others_are_shown_harmlessly(spec_path, capsys):

@@ -27,6 +27,14 @@ def test_of_118_keys_only_the_one_that_differs_is_shown(tmp_path):
     assert [run.path for run in comparison.runs] == [first, second]
 
 
+def test_a_key_that_only_a_later_run_has_stays_in_its_section(tmp_path):
+    archive = Archive(tmp_path)
+    first = made(archive, "one", {"model": {"options": {"width": 1}}, "train": {"lr": 0.1}}, {})
+    second = made(archive, "two", {"model": {"options": {"width": 2, "rate": 0.5}}, "train": {"lr": 0.2}}, {})
+    keys = [row.key for row in compare([first, second]).keys]
+    assert keys == ["model.options.width", "model.options.rate", "train.lr"]
+
+
 def test_equal_runs_differ_in_nothing(tmp_path):
     archive = Archive(tmp_path)
     runs = [made(archive, "one", {"a": math.nan, "b": [1, 2]}, {}) for _ in range(3)]

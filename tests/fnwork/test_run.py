@@ -394,3 +394,11 @@ def test_the_epochs_of_a_run_are_the_ones_that_are_done(archive, spec_path):
     run = Run.resume(archive, run.folder)
     run.execute(stopping_after(run, 14))
     assert summary(run.folder).epoch == 1
+
+
+def test_a_damaged_last_checkpoint_names_the_best_one(archive, spec_path):
+    run = Run.start(archive, spec_path)
+    run.execute(stopping_after(run, 12))
+    (run.folder / "last.safetensors").write_bytes(b"torn")
+    with pytest.raises(InputError, match=r"best\.safetensors is still there"):
+        Run.resume(archive, run.folder)

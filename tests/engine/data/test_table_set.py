@@ -168,7 +168,10 @@ def test_a_category_of_validation_alone_gets_no_feature_and_a_note(table):
         (csv_text(with_cell(4, 2, "many")), 'line 6, column "y": expected a number, got "many"'),
         (csv_text(with_cell(4, 2, "nan")), 'line 6, column "y": "nan" is no finite number'),
         (csv_text([(size, colour, "3") for size, colour, _ in ROWS]), "the same value in every train row"),
-        (csv_text([(size, f"name{row}", y) for row, (size, _, y) in enumerate(ROWS)]), "10 different texts in 10 rows"),
+        (
+            csv_text([(size, f"name{row}", y) for row, (size, _, y) in enumerate(ROWS)]),
+            "10 different texts in 10 rows are too many for categories (no two",
+        ),
         (csv_text([(str(r), f"t{r % 120}", str(r)) for r in range(500)]), "120 different texts in 500 rows"),
         (csv_text([(f"1,{r}00", "a", str(r)) for r in range(1, 9)], separator=";"), "write 1.100 if it is a decimal"),
         (csv_text([(f"1,{r}" if r else "1.5", f"0,{r}", str(r)) for r in range(9)], separator=";"), "decimal point"),
@@ -198,9 +201,16 @@ def test_classes_are_sorted_as_numbers_where_they_are_numbers(table):
     data = load(table(csv_text(rows), task="classification"), 0)
     assert data.classes == data.preprocessing.classes == ("2", "10")
     assert data.train.targets.dtype == np.int32
+    assert data.notes == ()
     assert data.outputs == 2
     data = load(table(csv_text(), target="colour", task="classification"), 0)
     assert data.classes == ("blue", "red")
+
+
+def test_fractions_taken_as_classes_are_remarked(table):
+    rows = [(size, colour, f"0.{row % 2}") for row, (size, colour, _) in enumerate(ROWS)]
+    (note,) = load(table(csv_text(rows), task="classification"), 0).notes
+    assert "2 different numbers" in note and "regression" in note
 
 
 def test_classes_keep_their_shares(table):
