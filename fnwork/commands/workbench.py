@@ -1,5 +1,6 @@
 """The screen: without a command, and for `attach`."""
 
+import gc
 import sys
 from argparse import Namespace
 from pathlib import Path
@@ -25,6 +26,7 @@ def _need_a_terminal(command: str, instead: str) -> None:
 
 
 def _show(experiments: Path, folder: Path | None) -> int:
+    gc.disable()  # the app enables it with its first picture, which comes the sooner for it
     from fnwork.tui.app import FnworkApp
     from fnwork.tui.signals import end_on_signals
 

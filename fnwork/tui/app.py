@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
 from collections.abc import Callable, Iterable
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import work
@@ -45,7 +46,8 @@ class FnworkApp(App[None]):
     """The workbench over one experiments folder; with `attach`, it opens at that run in Live."""
 
     TITLE = "fnwork"
-    CSS_PATH = "app.tcss"
+    CSS_PATH: ClassVar[list[str | PurePath]] = ["app.tcss", "screens/edit.tcss"]
+    """Edit's with it: a screen's own styles make all be read anew, and Edit is the first screen."""
     MODES: ClassVar[dict[str, str | Callable[[], Screen]]] = {
         "edit": EditScreen,
         "live": _live,
@@ -84,6 +86,7 @@ class FnworkApp(App[None]):
 
     def on_mount(self) -> None:
         self.switch_mode(self._first_place)
+        self.call_after_refresh(gc.enable)
         self.set_interval(0.25, self.look_at_training)
         if self._first_place == "edit" and not self.archive.specs.is_dir():
             self.offer_starters()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from pathlib import Path
 
@@ -43,6 +44,16 @@ async def test_places_are_one_key_away(experiments: Path, size: tuple[int, int])
         for key, place in (("f3", "live"), ("f4", "runs"), ("f2", "edit"), ("2", "live"), ("3", "runs"), ("1", "edit")):
             await pilot.press(key)
             assert app.current_mode == place, key
+
+
+async def test_garbage_is_collected_once_the_first_picture_is_there(experiments: Path) -> None:
+    gc.disable()
+    try:
+        app = FnworkApp(experiments)
+        async with app.run_test() as pilot:
+            await until(pilot, gc.isenabled)
+    finally:
+        gc.enable()
 
 
 async def test_places_can_be_reached_from_inside_the_text(experiments: Path) -> None:

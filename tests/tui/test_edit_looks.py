@@ -33,7 +33,7 @@ def test_edit_looks_as_before(
     words: str,
 ) -> None:
     monkeypatch.setattr("fnwork.outlook.outlook", lambda text, folder: FIGURES)
-    monkeypatch.setattr("fnwork.tui.screens.edit.harmless", _without_folder(experiments))
+    monkeypatch.setattr("fnwork.tui.screens.spec_files.harmless", _without_folder(experiments))
 
     async def prepare(pilot: Pilot[None]) -> None:
         await sees(pilot, "254,282")

@@ -48,7 +48,6 @@ _NEED_TEXT = ("launch", "save_as", "duplicate", "edit_text", "remove")
 class EditScreen(SpecFilesScreen):
     """The place where experiments are written."""
 
-    CSS_PATH = "edit.tcss"
     BINDINGS = keys.bindings("edit")
     HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]]] = [
         (0, "-slim"),
@@ -95,6 +94,7 @@ class EditScreen(SpecFilesScreen):
         self.specs.focus()
         if self._to_open is not None:
             self.open_text(*self._to_open)
+        self._hold_judging()
         self.set_interval(1.0, self.look_at_folder)
 
     def on_resize(self, event: Resize) -> None:
@@ -211,6 +211,12 @@ class EditScreen(SpecFilesScreen):
             self._show_notice()
             self.specs.update_entry(document)
         self._judge_soon()
+
+    def _hold_judging(self) -> None:
+        """Judge nothing, which imports the engine, before the first picture is on the screen."""
+        if self._pause is not None:
+            self._pause.stop()
+        self.call_after_refresh(self._judge_soon)
 
     def _judge_soon(self) -> None:
         if self._pause is not None:
