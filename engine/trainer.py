@@ -130,7 +130,7 @@ class Trainer:
             return f"no better validation result for {self._progress.epochs_without_better} epochs"
         if self._progress.ended:
             return f"limit of {self.settings.limit_windows} windows reached"
-        return f"all {self.settings.epochs} epochs done"
+        return f"all {self.settings.epochs} epochs done" if self.settings.epochs > 1 else "1 epoch done"
 
     def _windows(self) -> Iterator[Event]:
         """The windows of the epoch that are left."""
@@ -263,7 +263,7 @@ class Trainer:
         """Leaves compiled kernels on disk, by a process of its own: the compiler would hold up all threads of this
         one.
         """
-        command = [sys.executable, "-m", "engine.fixed", "cpu", "cpu"]
+        command = [sys.executable, "-m", "engine.warm_up", "cpu", "cpu"]
         until = time.monotonic() + COMPILE_SECONDS
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             while process.poll() is None and time.monotonic() < until and not self._stop.wait(0.1):
