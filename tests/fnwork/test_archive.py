@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from engine.errors import InputError
-from fnwork.archive import Archive
+from fnwork.archive import Archive, summary
 from fnwork.run_folder import EventTail, RunReader, RunWriter, owner_is_alive
 
 ROOT = Path(__file__).parents[2]
@@ -324,3 +324,23 @@ def test_a_spec_is_found_by_path_or_name(archive, tmp_path):
         archive.find_spec("fashon-mlp")
     with pytest.raises(InputError, match="are: fashion-mlp"):
         archive.find_spec("something else")
+
+
+def test_tags_are_replaced(archive):
+    writer = archive.create("tagged", "", {}, tags=["old"])
+    archive.retag("tagged", ["new", "odd", "new"])
+    assert summary(writer.folder).tags == ("new", "odd")
+    archive.retag("tagged", [])
+    assert summary(writer.folder).tags == ()
+    writer.close()
+
+
+def test_a_spec_of_the_folder_goes_by_its_name(archive, tmp_path):
+    for spec, shown in (
+        (str(archive.specs / "quick.toml"), "quick"),
+        (str(tmp_path / "other.toml"), str(tmp_path / "other.toml")),
+        ("named", "named"),
+    ):
+        writer = archive.create("run", "", {}, spec=spec)
+        assert summary(writer.folder).spec == shown
+        writer.close()

@@ -199,6 +199,14 @@ def test_a_loss_that_diverges():
     assert last[FLAT].state == "firing"
 
 
+def test_a_loss_that_exploded_is_told_in_sane_numbers():
+    events = run(epochs=1, windows=40, loss=lambda epoch: 2.3 if epoch < 0.5 else 4e22, end={"reason": "failed"})
+    last, _ = judged(events)
+    assert last[FLAT].state == "firing"
+    assert "it exploded" in last[FLAT].evidence and "%" not in last[FLAT].evidence
+    assert len(last[FLAT].evidence) < 100
+
+
 def test_a_loss_that_exploded_and_came_down_to_where_it_was():
     last, _ = judged(run(loss=lambda epoch: 2.3 if epoch < 0.03 or epoch > 2 else 2e5, val_loss=always(2.3)))
     assert last[FLAT].state == "firing"

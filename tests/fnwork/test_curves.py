@@ -134,3 +134,29 @@ def test_a_logarithmic_axis_leaves_out_zero_and_below_and_says_how_many():
     exponents, left_out = curves.logarithms(array(1, 0, -1, 0.1, NAN, INF))
     np.testing.assert_allclose(exponents, [0, NAN, NAN, -1, NAN, NAN])
     assert left_out == 2
+
+
+def test_updates_at_once_equal_updates_one_by_one():
+    events = [step(1, 1.5), step(2, NAN), step(3, "2"), step(4, True), step(5, 10**400), step(6, None, data_wait=0.5)]
+    at_once = curves.Curves()
+    at_once.take_steps(events * 40)
+    one_by_one = curves_of(events * 40)
+    for column in ("step", "t", *curves.STEP_VALUES):
+        np.testing.assert_array_equal(at_once.steps[column], one_by_one.steps[column])
+    np.testing.assert_array_equal(at_once.steps["loss"][:6], [1.5, NAN, NAN, NAN, INF, NAN])
+
+
+@given(
+    st.lists(st.floats(-1e6, 1e6) | st.sampled_from([NAN, INF]), max_size=60),
+    st.integers(0, 60),
+    st.sampled_from([1, 5, 50]),
+)
+def test_smoothing_goes_on_where_it_stopped(values, cut, window):
+    smoother, whole = curves.Smoother(window), np.array(values, dtype=float)
+    pieces = np.concatenate([smoother.add_all(whole[:cut]), smoother.add_all(whole[cut:])])
+    np.testing.assert_allclose(pieces, curves.smoothed(whole, window), atol=1e-3, rtol=1e-9)
+    other = curves.Smoother(window)
+    for value in values:
+        other.add(value)
+    assert smoother.count == other.count
+    np.testing.assert_allclose(smoother.value, other.value, atol=1e-3)

@@ -238,3 +238,17 @@ def test_a_run_that_was_moved_away_reads_as_empty(writer):
     assert reader.status() == {} and reader.resolved() == {} and reader.record() is None
     with pytest.raises(InputError, match=r"spec\.toml: No such file"):
         reader.spec_text()
+
+
+def test_events_are_read_in_blocks_of_whole_lines(tmp_path):
+    lines = [event_line({"kind": "step", "t": float(number), "loss": math.nan}) for number in range(1000)]
+    lines[3:3] = [b"{\n", b"1,2\n", b'["a"]\n', b'{"kind": 1}\n']
+    (tmp_path / "events.jsonl").write_bytes(b"".join(lines) + b'{"kind": "st')
+    tail, read = EventTail(tmp_path), []
+    while events := tail.read(1000):
+        assert len(events) < 40
+        read += events
+    assert [event["t"] for event in read] == list(range(1000))
+    assert all(math.isnan(event["loss"]) for event in read)
+    assert tail.bad == 4
+    assert len(EventTail(tmp_path).read()) == 1000

@@ -48,18 +48,18 @@ def chart(app: FnworkApp, name: str) -> CurvePlot:
     return live(app).query_one(f"#{name}", CurvePlot)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (160, 50)])
-async def test_the_essentials_are_on_the_screen_at_every_size(
-    experiments: Path, running: Path, size: tuple[int, int]
-) -> None:
+async def test_the_essentials_are_on_the_screen_at_every_size(experiments: Path, running: Path) -> None:
     app = FnworkApp(experiments, attach=running)
-    async with app.run_test(size=size) as pilot:
+    async with app.run_test(size=(80, 24)) as pilot:
         await watched(pilot, app)
-        text = shown(app)
-        for words in ("▶ running", "8/20", "336/840", "samples/s", "40%", "left", "of 1,024 MiB", "activations"):
-            assert words in text, words
-        for words in ("Loss", "train 0.", "validation 0.", "Checklist", "loss does not fall", "Events", "epoch"):
-            assert words in text, words
+        for size in ((80, 24), (120, 40), (160, 50)):
+            await pilot.resize_terminal(*size)
+            await until(pilot, lambda size=size: len(shown(app).splitlines()) == size[1])
+            text = shown(app)
+            for words in ("▶ running", "8/20", "336/840", "samples/s", "40%", "left", "of 1,024 MiB", "activations"):
+                assert words in text, words
+            for words in ("Loss", "train 0.", "validation 0.", "Checklist", "loss does not fall", "Events", "epoch"):
+                assert words in text, words
 
 
 async def test_new_events_are_shown_as_they_are_written(experiments: Path, running: Path) -> None:
@@ -191,9 +191,9 @@ async def test_every_chart_is_reached_on_a_small_screen(experiments: Path, runni
 async def test_the_chosen_entry_of_the_checklist_is_explained(experiments: Path, running: Path) -> None:
     app = FnworkApp(experiments, attach=running)
     async with app.run_test(size=(80, 24)) as pilot:
-        screen = await watched(pilot, app)
-        screen.query_one("#checklist OptionList").focus()
-        await pilot.press("down", "enter")
+        await watched(pilot, app)
+        assert "Checklist (c; Enter explains)" in shown(app)
+        await pilot.press("c", "down", "enter")
         assert question(app) == "loss is NaN or inf"
         assert "likely causes" in shown(app) and "advice" in shown(app)
         await pilot.press("escape")
@@ -205,7 +205,53 @@ async def test_a_copy_of_the_spec_is_opened_in_edit(experiments: Path, running: 
     async with app.run_test() as pilot:
         await watched(pilot, app)
         await pilot.press("e")
-        await until(pilot, lambda: app.current_mode == "edit" and 'name = "fashion-cnn"' in shown(app))
+        await until(pilot, lambda: app.current_mode == "edit" and 'name = "fashion-cnn' in shown(app))
+
+
+async def test_the_reason_of_a_failure_is_in_the_header(experiments: Path, running: Path) -> None:
+    reason = "the loss is not finite in update 337, which lowering train.lr may help; " * 2
+    synthetic.append(running, {"kind": "end", "t": 40.0, "reason": "failed", "best": {}, "message": reason})
+    change_state(running, "failed")
+    app = FnworkApp(experiments, attach=running)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "✗ failed" in shown(app))
+        assert shown(app).splitlines()[2].startswith(" the loss is not finite in update 337")
+
+
+async def test_the_header_keeps_to_its_lines_at_any_width(experiments: Path, running: Path) -> None:
+    synthetic.append(running, {"kind": "end", "t": 40.0, "reason": "early-stopped", "best": {}, "message": ""})
+    change_state(running, "early-stopped")
+    app = FnworkApp(experiments, attach=running)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: "✓ early-stopped  fashion-cnn" in shown(app))
+        await pilot.resize_terminal(60, 20)
+        await until(pilot, lambda: "8/20" in shown(app).splitlines()[1])
+        lines = shown(app).splitlines()
+        assert "early-stopped" in lines[1] and "40%" in lines[1] and "update" in lines[2]
+        assert "Memory" in lines[3] and "O optimizer" in lines[4] and "D data" in lines[5]
+
+
+async def test_each_chart_key_changes_what_is_shown_where_two_fit(experiments: Path, running: Path) -> None:
+    app = FnworkApp(experiments, attach=running)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await watched(pilot, app)
+        for title in ("MiB by category", "Learning rate", "Accuracy"):
+            await pilot.press("v")
+            await until(pilot, lambda title=title: title in shown(app))
+            assert "Loss" in shown(app)
+
+
+async def test_a_folded_event_is_indented_from_the_first_moment(experiments: Path, running: Path) -> None:
+    for number in range(30):
+        text = f"warning number {number} that is long enough to be folded in any pane of this width, and once more"
+        synthetic.append(running, {"kind": "warning", "t": 31.0, "message": text})
+    app = FnworkApp(experiments, attach=running)
+    async with app.run_test(size=(120, 40)) as pilot:
+        screen = await watched(pilot, app)
+        await until(pilot, lambda: "warning number 29" in shown(app))
+        region = screen.query_one(EventLog).content_region
+        lines = [line[region.x : region.right] for line in shown(app).splitlines()[region.y : region.bottom]]
+        assert all(line.startswith((" " * 10, "   0:")) for line in lines), lines
 
 
 async def test_a_run_started_elsewhere_is_found(experiments: Path) -> None:
@@ -255,7 +301,7 @@ async def test_without_colours_everything_is_still_told(
     app = FnworkApp(experiments, attach=running)
     async with app.run_test() as pilot:
         await watched(pilot, app)
-        for words in ("▶ running", "A activations", "━ train", "• validation", "✓ loss"):
+        for words in ("▶ running", "A activations", "━ train", "• validation", "✓ loss", "WGOA▒▒▒", "S▓D"):
             assert words in shown(app), words
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fnwork.tui.pictures import Zoom
 from fnwork.tui.widgets.curve_plot import Curve, Picture, draw
+from fnwork.tui.widgets.memory_bar import _cells
 from fnwork.tui.widgets.memory_history import _cell
 from fnwork.tui.widgets.plot_axis import Axis, duration, fitting, label_line, number
 from fnwork.tui.widgets.plot_canvas import Canvas
@@ -143,3 +144,23 @@ def test_a_cell_of_the_memory_history_shows_two_categories() -> None:
     assert _cell(np.array([3.0, 9.0, 12.0]), paints)[1].bgcolor.name == "#000002"
     assert _cell(np.array([-5.0, -2.0, 4.2]), paints)[0] == "▄"
     assert _cell(np.array([-5.0, -2.0, -1.0]), paints)[0] == " "
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "labels"),
+    [(0.06, 2.3, {"0.05", "0.10", "0.20", "0.50", "1.00", "2.00"}), (1.0, 40.0, {"1", "2", "5", "10", "20", "50"})],
+)
+def test_a_log_axis_has_ticks_at_1_2_5_and_no_empty_part(low: float, high: float, labels: set[str]) -> None:
+    drawn = draw(picture([high, low]), 40, 14, log=True)
+    values = {float(label) for label in drawn.y_ticks.values()}
+    assert values == {float(label) for label in labels}
+    axis = fitting(np.array([low, high]), log=True, parts=5)
+    covered = math.log(high / low) / math.log(axis.high / axis.low)
+    assert covered > 0.8
+
+
+def test_every_category_of_memory_has_a_cell_for_its_letter() -> None:
+    assert _cells([1, 1, 1, 960, 0, 1], 40, 1000) == [1, 1, 1, 35, 0, 1]
+    assert _cells([500, 500, 500], 30, 2000) == [7, 7, 8]
+    assert sum(_cells([1, 1, 1, 1, 1, 1], 3, 6)) <= 3
+    assert _cells([0, 0], 10, 1) == [0, 0]

@@ -13,6 +13,7 @@ from fnwork.tui.theme import STATE_MARKS, colour
 from fnwork.tui.watch import Progress
 
 _STATE_WIDTH = 15
+_GAP = 3  # cells between two figures
 _NARROW = 72  # columns, below which there is no room for a bar
 
 
@@ -76,14 +77,14 @@ class RunHeader(Widget):
         ]
         if progress.outcome:
             outcome = Text(harmless(progress.outcome))
-            outcome.truncate(max(1, self.content_size.width), overflow="ellipsis")
+            outcome.truncate(max(1, self.content_size.width - _GAP), overflow="ellipsis")
             figures = [("", outcome), figures[0], figures[4]]
         line = Text()
         for label, figure in figures:
             piece = Text.assemble((label, muted), figure)
-            if line.cell_len + piece.cell_len + 3 > self.content_size.width:
+            if line.cell_len + piece.cell_len + _GAP > self.content_size.width:
                 continue
-            line.append("   " if line else "")
+            line.append(" " * _GAP if line else "")
             line.append_text(piece)
         return line
 
