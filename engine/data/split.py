@@ -8,8 +8,8 @@ from engine.errors import InputError
 
 def validation_count(samples: int, fraction: float) -> int:
     """How many of `samples` become the validation part; InputError where nothing would be left on one side."""
-    count = max(1, round(samples * fraction)) if 0 < fraction < 1 else samples
-    if count >= samples:
+    count = round(samples * fraction) if 0 < fraction < 1 else 0
+    if not 0 < count < samples:
         raise InputError(
             f"data.validation: {fraction:g} leaves no samples to train or to validate on ({samples} in all)"
         )

@@ -75,7 +75,7 @@ def test_normalisation_knows_the_train_images_alone(folder):
     assert data.preprocessing.channel_std == pytest.approx([pixels.std()])
 
 
-@pytest.mark.parametrize("validation", [0.25, 0.01, "test"])
+@pytest.mark.parametrize("validation", [0.25, 0.03, "test"])
 def test_info_says_what_load_finds(folder, validation):
     settings = mnist(folder, validation=validation)
     said, data = info(settings), load(settings, 3)
@@ -142,6 +142,6 @@ def test_says_where_it_looked_for_fashion_mnist(tmp_path, monkeypatch):
 
 
 def test_refuses_a_fraction_that_leaves_nothing(folder):
-    for fraction in (0.0, 0.99, 1.0, -1.0, float("nan")):
+    for fraction in (0.0, 0.01, 0.99, 1.0, -1.0, float("nan")):
         with pytest.raises(InputError, match=r"data\.validation"):
             load(mnist(folder, validation=fraction), 0)
