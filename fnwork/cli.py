@@ -181,7 +181,12 @@ def _failed(error: Exception) -> int:
         from fnwork.files import reason
         from fnwork.text import harmless
 
-        return _say(f"{harmless(error.filename)}: {reason(error)}" if error.filename else reason(error), WRONG_INPUT)
+        return _say(
+            f"{harmless(error.filename)}: {reason(error)}"
+            if error.filename
+            else f"cannot read or write: {reason(error)}",
+            WRONG_INPUT,
+        )
     return _say(str(error), WRONG_INPUT)
 
 

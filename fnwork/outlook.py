@@ -30,7 +30,7 @@ def outlook(text: str, base_folder: Path) -> Outlook:
 
     parsed = spec.parse(text)
     info = prepare.info(parsed, text, "the spec", base_folder)
-    result = prepare.forecast(parsed, text, "the spec", base_folder)
+    result = prepare.forecast(parsed, text, "the spec", base_folder, info)
     windows = -(-info.train_samples // (parsed.train.micro_batch * parsed.train.accumulate))
     limit = parsed.train.limit_windows
     return Outlook(

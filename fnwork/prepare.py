@@ -123,9 +123,8 @@ class Premises:
     layout: dict[str, Any]  # keyword arguments: alignment, data_bytes, samples
 
 
-def premises(spec: Spec, text: str, file: str, base_folder: Path) -> Premises:
-    """The premises of a spec on this machine."""
-    found = info(spec, text, file, base_folder)
+def premises(spec: Spec, found: DataInfo) -> Premises:
+    """The premises of a spec and its data on this machine."""
     try:
         device = choose(spec.device.use)
         alignment, shared = device.alignment, 0 if device.is_cuda else found.nbytes
@@ -135,9 +134,12 @@ def premises(spec: Spec, text: str, file: str, base_folder: Path) -> Premises:
     return Premises(layers(spec), found.input_shape, found.outputs, trainer_settings(spec), layout)
 
 
-def forecast(spec: Spec, text: str, file: str, base_folder: Path) -> Forecast:
-    """The memory of one window, as the run on this machine will take it; errors have their place in the spec's text."""
-    at = premises(spec, text, file, base_folder)
+def forecast(spec: Spec, text: str, file: str, base_folder: Path, found: DataInfo | None = None) -> Forecast:
+    """The memory of one window, as the run on this machine will take it; errors have their place in the spec's text.
+
+    `found` is what is known of the data, where it was looked at before.
+    """
+    at = premises(spec, found or info(spec, text, file, base_folder))
     with placing(spec, text, file):
         return engine_forecast(at.tables, at.input_shape, at.outputs, at.settings, **at.layout)
 
@@ -152,14 +154,17 @@ def fixed(spec: Spec, found: Forecast) -> int | None:
         return None
 
 
-def check(spec: Spec, text: str, file: str, base_folder: Path) -> None:
-    """Raise what would keep a run of the spec from starting: its data, device, augmentation, a layer, its memory."""
-    shape = info(spec, text, file, base_folder).input_shape
+def check(spec: Spec, text: str, file: str, base_folder: Path, found: DataInfo | None = None) -> None:
+    """Raise what would keep a run of the spec from starting: its data, device, augmentation, a layer, its memory.
+
+    `found` as for `forecast`.
+    """
+    found = found or info(spec, text, file, base_folder)
     with placing(spec, text, file):
         device = choose(spec.device.use)
-        if len(shape) == 3:
-            augment.parse(spec.data.augment).check(shape)
-    peak, budget = forecast(spec, text, file, base_folder).peak["total"], spec.memory.budget_bytes
+        if len(found.input_shape) == 3:
+            augment.parse(spec.data.augment).check(found.input_shape)
+    peak, budget = forecast(spec, text, file, base_folder, found).peak["total"], spec.memory.budget_bytes
     if peak > min(budget or device.total, device.total):
         room = f"{size(budget)} are allowed" if 0 < budget <= device.total else f"{size(device.total)} are there"
         message = f"the peak will be {size(peak)}, but only {room}; fnwork fit finds settings that need less"
@@ -168,7 +173,7 @@ def check(spec: Spec, text: str, file: str, base_folder: Path) -> None:
 
 def fit(spec: Spec, text: str, file: str, base_folder: Path, budget: int) -> Fit:
     """The settings of the spec that keep to a budget in bytes."""
-    at = premises(spec, text, file, base_folder)
+    at = premises(spec, info(spec, text, file, base_folder))
     with placing(spec, text, file):
         return engine_fit(at.tables, at.input_shape, at.outputs, at.settings, budget, **at.layout)
 

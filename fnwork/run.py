@@ -92,8 +92,8 @@ class Run:
             spec, text, base = source
         where = label or spec.name
         with blaming(source, settings) if isinstance(source, Path) else nullcontext():
-            prepare.check(spec, text, where, base)
             data_set = prepare.load(spec, text, where, base)
+            prepare.check(spec, text, where, base, data_set.info())
             trainer = prepare.trainer(spec, text, where, data_set)
         resolved = prepare.account(spec, data_settings(spec, base), data_set, trainer.device)
         writer = archive.create(

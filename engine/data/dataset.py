@@ -78,6 +78,11 @@ class DataSet:
         """Bytes of all parts."""
         return sum(part.nbytes for part in (self.train, self.validation, self.test) if part is not None)
 
+    def info(self) -> "DataInfo":
+        """What is known of it without its samples."""
+        sizes = (len(self.train), len(self.validation), len(self.test) if self.test else 0, self.nbytes)
+        return DataInfo(self.name, self.task, self.input_shape, self.outputs, self.classes, *sizes, self.notes)
+
 
 @dataclass(frozen=True)
 class DataInfo:

@@ -61,6 +61,4 @@ def _image_info(settings: DataSettings, stamps: tuple) -> DataInfo:
 
 @functools.lru_cache(maxsize=16)
 def _table_info(settings: DataSettings, seed: int, stamps: tuple) -> DataInfo:
-    data = table_set.load(settings, seed)
-    sizes = (len(data.train), len(data.validation), 0, data.nbytes)
-    return DataInfo(data.name, data.task, data.input_shape, data.outputs, data.classes, *sizes, data.notes)
+    return table_set.load(settings, seed).info()

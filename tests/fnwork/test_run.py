@@ -402,3 +402,12 @@ def test_a_damaged_last_checkpoint_names_the_best_one(archive, spec_path):
     (run.folder / "last.safetensors").write_bytes(b"torn")
     with pytest.raises(InputError, match=r"best\.safetensors is still there"):
         Run.resume(archive, run.folder)
+
+
+def test_a_run_reads_its_table_once(archive, spec_path, monkeypatch):
+    from engine.data import csv_file
+
+    files, read = [], csv_file.read
+    monkeypatch.setattr(csv_file, "read", lambda path: files.append(path.name) or read(path))
+    Run.start(archive, spec_path).execute()
+    assert files == ["small.csv"]
