@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from engine.average import WeightAverage
 from engine.errors import InputError
 from engine.layers import Builder, Pass, Tables
 from engine.losses import TOTALS, Loss
@@ -20,6 +21,7 @@ from engine.optim import Optimizer
 from engine.precision import LossScale
 from engine.recompute import Plan
 from engine.settings import Settings
+from engine.state import trained
 
 # Values that are not finite are looked for once a window, by the gradient's norm, so NumPy need not warn of each.
 quiet = np.errstate(over="ignore", invalid="ignore", divide="ignore")
@@ -54,6 +56,7 @@ class Learner:
         self.optimizer = Optimizer(
             settings.optimizer, self.model.parameters, settings.weight_decay, self.memory, operations
         )
+        self.average = WeightAverage(settings.average_decay, self.model.parameters, operations)
         self.loss = Loss(settings.loss, settings.label_smoothing)
         mixed = settings.mode == "mixed"
         self.scale = LossScale(settings.loss_scale if mixed else 1.0, settings.growth_interval, mixed)
@@ -91,6 +94,7 @@ class Learner:
                 for parameter in self.model.parameters:
                     self.operations.scale(parameter.gradient, factor)
             self.optimizer.update(lr)
+            self.average.update()
         before = self.scale.scale
         reason = self.scale.update(finite)
         self._end_window(finite)
@@ -104,7 +108,7 @@ class Learner:
     @quiet
     def evaluate(self, inputs: Array, targets: Array) -> np.ndarray:
         """The loss and metric sums of a batch under the running statistics."""
-        outputs = self.model.predict(inputs, Pass(self.operations, training=False))
+        outputs = self._predict(inputs)
         self.loss.forward(self.operations, outputs, targets, self.totals, None)
         self.memory.give(outputs)
         return self._read_totals()
@@ -112,28 +116,37 @@ class Learner:
     @quiet
     def outputs(self, inputs: Array) -> np.ndarray:
         """The network's outputs on the host, float32."""
-        outputs = self.model.predict(inputs, Pass(self.operations, training=False))
+        outputs = self._predict(inputs)
         values = self.operations.read(outputs).astype(np.float32)
         self.memory.give(outputs)
         return values
+
+    def _predict(self, inputs: Array) -> Array:
+        with self.average.in_place():
+            return self.model.predict(inputs, Pass(self.operations, training=False))
 
     def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays (views on the CPU) and JSON-able values of everything that training moves."""
         arrays = {f"model.{name}": to_host(array) for name, array in self.model.arrays.items()}
         arrays |= {f"optimizer.{name}": to_host(array) for name, array in self.optimizer.arrays.items()}
-        return arrays, {"updates": self.optimizer.count, "scale": self.scale.state()}
+        arrays |= {f"average.{name}": to_host(array) for name, array in self.average.arrays.items()}
+        counts = {"updates": self.optimizer.count, "averaged": self.average.count}
+        return arrays, {**counts, "scale": self.scale.state()}
 
     def load_state(self, arrays: Mapping[str, np.ndarray], values: Mapping[str, Any]) -> None:
         """The inverse of `state`. Raises InputError where the arrays belong to another network."""
-        self.load_weights(arrays)
+        _fill(self.model.arrays, arrays, "model.")
+        self.model.commit(False)
         _fill(self.optimizer.arrays, arrays, "optimizer.")
-        self.optimizer.count = int(values["updates"])
+        _fill(self.average.arrays, arrays, "average.")
+        self.optimizer.count, self.average.count = int(values["updates"]), int(values["averaged"])
         self.scale.load_state(values["scale"])
 
     def load_weights(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Weights and running statistics alone."""
-        _fill(self.model.arrays, arrays, "model.")
+        """Weights and running statistics alone, averaged weights where there are some."""
+        _fill(self.model.arrays, trained(arrays), "")
         self.model.commit(False)
+        self.average.restart()
 
     def _end_window(self, accepted: bool) -> None:
         self.model.commit(accepted)
@@ -181,7 +194,7 @@ def _fill(targets: Mapping[str, Array], sources: Mapping[str, np.ndarray], prefi
     for name in sorted(targets.keys() | found.keys()):
         needed, got = (arrays[name].shape if name in arrays else "nothing" for arrays in (targets, found))
         if needed != got:
-            part = "network" if prefix == "model." else "optimizer"
+            part = {"optimizer.": "optimizer", "average.": "average of weights"}.get(prefix, "network")
             raise InputError(f"the checkpoint is of another {part}: {name} should be {needed}, found {got}")
     for name, target in targets.items():
         from_host(found[name], target)

@@ -27,6 +27,7 @@ class Settings:
     warmup_from: float = 0.0
     min_lr: float = 0.0
     clip_norm: float = 0.0
+    average_decay: float = 0.0
     early_stop: int = 0
     limit_windows: int = 0
     mode: str = "fp32"

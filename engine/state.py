@@ -24,6 +24,14 @@ class State:
     values: Mapping[str, Any]
 
 
+def trained(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Of a checkpoint's arrays the trained model by name: its weights, averaged where they are, and its statistics."""
+    found: dict[str, np.ndarray] = {}
+    for prefix in ("model.", "average."):
+        found |= {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+    return found
+
+
 def save(path: Path, state: State) -> None:
     """Writes `state` to a file that is either the old one or the whole new one, whatever happens meanwhile. Raises
     OSError.

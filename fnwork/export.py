@@ -7,10 +7,10 @@ from pathlib import Path
 
 from safetensors.numpy import save as safetensors_bytes
 
+from engine.state import trained
 from fnwork import checkpoint, model
 from fnwork.run_folder import RunReader
 
-MODEL = "model."  # how a checkpoint names what belongs to the model
 CURVES = ("step", "epoch")  # the kinds of event that become rows
 
 
@@ -28,10 +28,9 @@ def curves(folder: Path) -> bytes:
 def weights(folder: Path) -> bytes:
     """The weights and the running statistics, with the layer tables and the preprocessing as JSON beside them."""
     state, context = checkpoint.load(model.weights_file(folder))
-    trained = {name.removeprefix(MODEL): array for name, array in state.arrays.items() if name.startswith(MODEL)}
     about = {
         "layers": json.dumps(context.layers),
         "preprocessing": json.dumps(state.values["preprocessing"]),
         "epoch": str(context.epoch),
     }
-    return safetensors_bytes(trained, about)
+    return safetensors_bytes(trained(state.arrays), about)

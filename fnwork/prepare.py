@@ -146,7 +146,7 @@ def forecast(spec: Spec, text: str, file: str, base_folder: Path, found: DataInf
 
 def fixed(spec: Spec, found: Forecast) -> int | None:
     """What the process takes beside the ledger on this machine, None where its device is not here."""
-    from engine.fixed import fixed_bytes
+    from fnwork.fixed import fixed_bytes
 
     try:
         return fixed_bytes(choose(spec.device.use), found.kernels)

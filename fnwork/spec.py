@@ -131,6 +131,7 @@ class TrainSpec(Section):
     warmup_from: float = _number(0.0, 0.0, 1000.0)
     min_lr: float = _number(0.0, 0.0, 1000.0)
     clip_norm: float = _number(0.0, 0.0, 1e9)
+    average_decay: float = _number(0.0, 0.0, 0.99999)
     early_stop: int = _whole(0, 0, 1_000_000)
     limit_windows: int = _whole(0, 0, 1_000_000_000)
 

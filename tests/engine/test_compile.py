@@ -26,7 +26,7 @@ def started(monkeypatch):
     start = subprocess.Popen
 
     def popen(command, **options):
-        if "engine.fixed" not in command:  # the name of the processor is asked for in this way
+        if "engine.warm_up" not in command:  # the name of the processor is asked for in this way
             return start(command, **options)
         commands.append(command[1:])
         return start([command[0], "-c", ""], **options)
@@ -38,7 +38,7 @@ def started(monkeypatch):
 
 def test_a_first_run_says_that_it_compiles(started):
     events = list(trainer(mode="mixed").run())
-    assert started == [["-m", "engine.fixed", "cpu", "cpu"]]
+    assert started == [["-m", "engine.warm_up", "cpu", "cpu"]]
     assert next(event.values["message"] for event in events if event.kind == "warning").startswith("compiling")
     assert events[-1].values["reason"] == "finished"
 

@@ -63,7 +63,7 @@ def trainer(name: str, **changes: Any) -> Trainer:
     return Trainer(layers, data, Settings(**{"epochs": 4, "seed": 2, **settings, **changes}), "cpu", augment)
 
 
-TIMES = ("seconds", "data_wait", "samples_per_s")
+TIMES = ("seconds", "data_wait", "samples_per_s", "recompute")
 
 
 def results(events: list) -> list[tuple]:

@@ -41,6 +41,7 @@ warmup_epochs = 5
 warmup_from = 1e-4
 min_lr = 0.0
 clip_norm = 0.0
+average_decay = 0.0
 early_stop = 8
 limit_windows = 0
 [precision]

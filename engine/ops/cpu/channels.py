@@ -5,8 +5,6 @@ that one loop serves any number of channels and a mask splits at whole bytes. Wh
 a period. Sums are kept in float32 for a block of periods and in float64 beyond.
 """
 
-from __future__ import annotations
-
 from math import lcm
 
 import numpy as np

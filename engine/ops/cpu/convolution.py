@@ -1,7 +1,5 @@
 """Convolution: by minimal filtering where that pays, else row by row."""
 
-from __future__ import annotations
-
 from engine.memory import Array, ArraySpec
 from engine.ops import reference
 from engine.ops.cpu import channels, direct, winograd

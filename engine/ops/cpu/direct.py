@@ -6,8 +6,6 @@ overlap in memory: position x begins at x * stride * channels. Each of the kerne
 `wide` below is kernel * channels. Weights are panels [kernel row][block of 16 columns][row][column in block].
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from engine.memory import Array, ArraySpec

@@ -1,7 +1,5 @@
 """Copies with a change of precision, and sums: one pass over flat memory each."""
 
-from __future__ import annotations
-
 from engine.memory import Array
 from engine.ops import reference
 from engine.ops.cpu.lanes import LANES, load_until, store_until

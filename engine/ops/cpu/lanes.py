@@ -5,8 +5,6 @@ always float32. Written out as vectors because the compiler does not find them b
 several sums.
 """
 
-from __future__ import annotations
-
 import operator
 
 from llvmlite import ir

@@ -1,7 +1,5 @@
 """Batch norm and its statistics; one pass over memory where the reference has several."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from engine.memory import Array, ArraySpec

@@ -1,7 +1,5 @@
 """Max pooling by 2, eight channels at a time."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from engine.memory import Array, ArraySpec

@@ -1,7 +1,5 @@
 """The product of two small matrices with its result held in registers: the inner loop of every convolution."""
 
-from __future__ import annotations
-
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic

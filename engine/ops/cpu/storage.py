@@ -1,7 +1,5 @@
 """How arrays reach compiled kernels: flat, float16 as the uint16 of its bits."""
 
-from __future__ import annotations
-
 import numpy as np
 from numba.core.registry import cpu_target
 

@@ -1,7 +1,5 @@
 """One thread a core for compiled kernels, which do not hold Python's lock."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

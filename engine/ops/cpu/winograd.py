@@ -8,8 +8,6 @@ Planes: 16 matrices of (tiles, channels rounded up to COLUMNS), PLANE_GAP apart 
 cache lines.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from engine.memory import Array, ArraySpec

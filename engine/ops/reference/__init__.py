@@ -14,7 +14,6 @@ from engine.ops.reference.normalization import (
     inverse_deviation,
     layer_norm,
     layer_norm_backward,
-    move_average,
 )
 from engine.ops.reference.pooling import (
     average_pool,
@@ -24,4 +23,4 @@ from engine.ops.reference.pooling import (
     max_pool,
     max_pool_backward,
 )
-from engine.ops.reference.update import adam_update, sgd_update
+from engine.ops.reference.update import adam_update, move_average, sgd_update

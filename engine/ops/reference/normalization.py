@@ -182,10 +182,3 @@ def inverse_deviation(variance: Array, out: Array, *, epsilon: float, work: Scra
     xp.add(variance, variance.dtype.type(epsilon), out=out)
     xp.sqrt(out, out=out)
     xp.divide(1, out, out=out)
-
-
-@operation()
-def move_average(value: Array, average: Array, *, momentum: float, factor: float = 1.0, work: Scratch) -> None:
-    """average = (1 - momentum) * average + momentum * factor * value."""
-    average *= average.dtype.type(1.0 - momentum)
-    average += value * average.dtype.type(momentum * factor)

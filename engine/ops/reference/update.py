@@ -92,3 +92,13 @@ def adam_update(
         xp.divide(m, step, out=step)
         step *= number(lr / first)
         w -= step
+
+
+@operation(workspace=_scratch)
+def move_average(value: Array, average: Array, *, momentum: float, factor: float = 1.0, work: Scratch) -> None:
+    """average = (1 - momentum) * average + momentum * factor * value."""
+    xp = array_module(value)
+    for x, mean, step, _ in _in_pieces(value, average, work=work):
+        mean *= mean.dtype.type(1.0 - momentum)
+        xp.multiply(x, mean.dtype.type(momentum * factor), out=step)
+        mean += step

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from engine import fixed
 from engine.device import choose
+from fnwork import fixed
 
 
 @pytest.fixture
