@@ -19,9 +19,10 @@ from fnwork.tui.theme import CATEGORIES
 
 _STATE_SECONDS = 1.0
 _RECENT_UPDATES = 20
-_BLOCK = 1 << 20  # bytes of events that are taken at once
+_BLOCK = 1 << 18  # bytes of events that are taken at once
 _READ_SECONDS = 0.4  # then what is known of a long run is shown before the rest is read
 _JUDGE_SECONDS = 0.2
+_BREATH = 0.004  # seconds after each block in which the thread that answers keys gets its turn
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,7 @@ class RunWatch:
             if time.monotonic() - began >= _READ_SECONDS:
                 self.is_behind = True
                 break
+            time.sleep(_BREATH)
         changed = (not self.is_behind and self._judge()) or bool(kinds)
         now = time.monotonic()
         if not kinds & {"end", "resume"} and now - self._state_at < _STATE_SECONDS:
@@ -130,13 +132,14 @@ class RunWatch:
             return False
         began, judged = time.monotonic(), False
         while time.monotonic() - began < _JUDGE_SECONDS:
-            events = self._judged.read(_BLOCK // 8)
+            events = self._judged.read(_BLOCK // 4)
             if not events:
                 self._checks.clear()
                 break
             judged = True
             for event in events:
                 self._checklist.update(event)
+            time.sleep(_BREATH)
         return judged
 
     def _without_heartbeat(self) -> dict[str, Any]:

@@ -110,7 +110,7 @@ class LiveScreen(PlaceScreen):
     async def _follow(self) -> None:
         while True:
             if self.is_current and await self._look():
-                await asyncio.sleep(0)
+                await asyncio.sleep(0.02)  # keys first
                 continue
             self._wake.clear()
             try:
