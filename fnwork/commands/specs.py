@@ -31,7 +31,7 @@ def forecast(arguments: Namespace) -> int:
     with blaming(path, arguments.set):
         found = prepare.forecast(read, text, str(path), path.parent)
     fixed = prepare.fixed(read, found)
-    recomputed = found.recomputed_work / (found.work - found.recomputed_work)
+    recomputed = found.recomputed_work / found.work
     if arguments.json:
         print_json(
             {
@@ -48,7 +48,7 @@ def forecast(arguments: Namespace) -> int:
                     for layer in found.layers
                 ],
                 "fixed": fixed,
-                "recomputed": recomputed,
+                "recompute": recomputed,
                 "operations": found.kernels,
                 "timeline": [asdict(point) for point in found.timeline],
             }
@@ -80,7 +80,7 @@ def forecast(arguments: Namespace) -> int:
     )
     print(f"\n{found.parameters:,} parameters")
     if recomputed:
-        print(f"recomputation does {100 * recomputed:.0f}% of the work a second time")
+        print(f"{100 * recomputed:.0f}% of the work is done a second time, to save memory")
     if fixed is not None:
         print(
             f"beside the ledger, with these operations and whatever the network: {size(fixed)} "
