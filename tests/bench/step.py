@@ -48,6 +48,7 @@ def main() -> None:
     parser.add_argument("--recompute", default="none")
     parser.add_argument("--budget", default="")
     parser.add_argument("--batch", type=int, default=0)
+    parser.add_argument("--kernels", choices=("", "reference", "cpu"), default="")
     parser.add_argument("--windows", type=int, default=6)
     options = parser.parse_args()
     workload = WORKLOADS[options.workload]
@@ -60,12 +61,14 @@ def main() -> None:
         recompute=options.recompute,
         budget=int(number) * UNITS[unit] if number else 0,
         limit_windows=options.windows,
+        kernels=options.kernels,
     )
     data = made_up(workload.__class__(workload.preset, workload.input_shape, batch, 0), options.windows)
-    # what has to be compiled is compiled elsewhere, since the compiler's own memory would be counted here
-    subprocess.run([sys.executable, "-m", "engine.warm_up", "cpu", "cpu"], check=True)
+    if options.kernels != "reference":
+        # what has to be compiled is compiled elsewhere, since the compiler's own memory would be counted here
+        subprocess.run([sys.executable, "-m", "engine.warm_up", "cpu", "cpu"], check=True)
     before_fixed = resident()
-    for kernels in ("reference", "cpu"):
+    for kernels in ("reference",) if options.kernels == "reference" else ("reference", "cpu"):
         warm_up("cpu", kernels)
     built = resident()
     trainer = Trainer(zoo.layers(workload.preset), data, settings, "cpu")
