@@ -99,7 +99,7 @@ class Trainer:
         for message in self._warnings():
             yield self._event("warning", message=message)
         if self.forecast.kernels == "cpu" and not self.settings.kernels and not compiled_before():
-            message = "compiling the operations for this machine, once: about a quarter of a minute"
+            message = "compiling the operations for this machine, once: about half a minute"
             yield self._event("warning", message=message)
             self._compile()
         try:
