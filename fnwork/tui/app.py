@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path, PurePath
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from fnwork.spec import Spec
 
 
+_IDLE_SECONDS = 0.5
+
+
 def _live() -> Screen:
     from fnwork.tui.screens.live import LiveScreen  # with its plots, not needed for the first screen
 
@@ -46,8 +50,8 @@ class FnworkApp(App[None]):
     """The workbench over one experiments folder; with `attach`, it opens at that run in Live."""
 
     TITLE = "fnwork"
-    CSS_PATH: ClassVar[list[str | PurePath]] = ["app.tcss", "screens/edit.tcss"]
-    """Edit's with it: a screen's own styles make all be read anew, and Edit is the first screen."""
+    CSS_PATH: ClassVar[list[str | PurePath]] = ["app.tcss", "screens/edit.tcss", "screens/live.tcss"]
+    """Those of Edit and Live with it: a screen's own styles make all be read anew, and Live comes up as training begins."""
     MODES: ClassVar[dict[str, str | Callable[[], Screen]]] = {
         "edit": EditScreen,
         "live": _live,
@@ -86,10 +90,19 @@ class FnworkApp(App[None]):
 
     def on_mount(self) -> None:
         self.switch_mode(self._first_place)
-        self.call_after_refresh(gc.enable)
+        self.call_after_refresh(self._after_first_picture)
         self.set_interval(0.25, self.look_at_training)
         if self._first_place == "edit" and not self.archive.specs.is_dir():
             self.offer_starters()
+
+    def _after_first_picture(self) -> None:
+        gc.enable()
+        self.set_timer(_IDLE_SECONDS, self._read_ahead)
+
+    @work(thread=True, exit_on_error=False)
+    def _read_ahead(self) -> None:
+        """Import what Live needs while nothing else goes on; else the first updates of a run wait for it."""
+        importlib.import_module("fnwork.tui.screens.live")
 
     @work
     async def offer_starters(self) -> None:

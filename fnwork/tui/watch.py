@@ -77,7 +77,7 @@ class RunWatch:
     """Follows one run's folder.
 
     `look` takes a moment and so belongs in a thread; nothing else may be asked while it works. A long run takes several
-    looks until all that is in its folder is known; `is_behind` tells.
+    looks until all that is in its folder is known and judged; `is_behind` tells.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -108,15 +108,17 @@ class RunWatch:
     def look(self) -> bool:
         """Take over what is new in the folder; False if nothing is."""
         kinds: set[str] = set()
-        began, self.is_behind = time.monotonic(), False
-        while events := self._tail.read(_BLOCK):
+        began, behind = time.monotonic(), False
+        while not behind and (events := self._tail.read(_BLOCK)):
             kinds.update(event["kind"] for event in events)
             self._take_all(events)
-            if time.monotonic() - began >= _READ_SECONDS:
-                self.is_behind = True
-                break
+            behind = time.monotonic() - began >= _READ_SECONDS
             time.sleep(_BREATH)
-        changed = (not self.is_behind and self._judge()) or bool(kinds)
+        judged = False
+        if not behind:
+            judged, behind = self._judge()
+        self.is_behind = behind
+        changed = judged or bool(kinds)
         now = time.monotonic()
         if not kinds & {"end", "resume"} and now - self._state_at < _STATE_SECONDS:
             return changed  # the state asks the system about a process
@@ -126,21 +128,24 @@ class RunWatch:
         self.state = self._reader.state(self.status)
         return changed or before != (self._without_heartbeat(), self.state)
 
-    def _judge(self) -> bool:
-        """Take the checklist on for a moment; it takes longer than the curves, which do not wait for it."""
+    def _judge(self) -> tuple[bool, bool]:
+        """Take the checklist on for a moment; it takes longer than the curves, which do not wait for it.
+
+        Returns whether anything was judged, and whether there is more.
+        """
         if self._checklist is None:
-            return False
+            return False, False
         began, judged = time.monotonic(), False
         while time.monotonic() - began < _JUDGE_SECONDS:
             events = self._judged.read(_BLOCK // 4)
             if not events:
                 self._checks.clear()
-                break
+                return judged, False
             judged = True
             for event in events:
                 self._checklist.update(event)
             time.sleep(_BREATH)
-        return judged
+        return judged, True
 
     def _without_heartbeat(self) -> dict[str, Any]:
         return {key: value for key, value in self.status.items() if key != "heartbeat"}

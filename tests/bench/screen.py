@@ -115,20 +115,15 @@ def keys(root: Path) -> None:
 
 
 def training(root: Path) -> None:
-    """Pairs in turn, by the seconds of training in the runs' own events."""
-    settings = ("train.epochs=2",)
+    """Whole runs in turn, by the seconds of training in their own events."""
     for other in (root / "specs").glob("*.toml"):
         if other.stem != TRAINED:
             other.unlink()
     ratios = []
-    for _ in range(3):
+    for _ in range(5):
         command = [sys.executable, "-m", "fnwork", "--experiments", str(root), "run", TRAINED]
-        for setting in settings:
-            command += ["--set", setting]
         subprocess.run(command, check=True, capture_output=True)
         alone = trained_seconds(root)
-        spec = root / "specs" / f"{TRAINED}.toml"
-        spec.write_text(newest(root).joinpath("spec.toml").read_text())
         terminal = Terminal("--experiments", str(root))
         terminal.wait_for(TRAINED)
         terminal.drain(2)

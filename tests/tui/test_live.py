@@ -338,6 +338,16 @@ def change_state(folder: Path, state: str, **changes: object) -> None:
     (folder / "status.json").write_text(json.dumps(status | {"state": state} | changes), encoding="utf-8")
 
 
+async def still(pilot: Pilot[None], app: FnworkApp) -> None:
+    """Wait until all of the run is read and judged, and has been drawn, also where the machine is busy."""
+    screen = app.screen
+    assert isinstance(screen, LiveScreen)
+    await until(pilot, lambda: screen.run is not None and screen.run.state and not screen.run.is_behind)
+    screen.look_now()
+    await until(pilot, lambda: not screen.is_due)
+    await pilot.pause(0.1)
+
+
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 @pytest.mark.parametrize("kind", ["healthy", "nan"])
 def test_live_looks_as_before(
@@ -352,6 +362,6 @@ def test_live_looks_as_before(
 
     async def ready(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: "504/840" in shown(app))
-        await pilot.pause(0.3)
+        await still(pilot, app)
 
     assert snap_compare(app, terminal_size=size, run_before=ready)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -33,6 +35,9 @@ from fnwork.tui.widgets.run_header import RunHeader
 TICK = 0.25
 """Seconds between two looks into the run's folder."""
 
+CHART_SECONDS = 1.0
+"""Seconds between two drawings of the charts of a run that goes on: they take most of what a look costs."""
+
 CHARTS = ("loss", "metric", "memory-history", "rate")
 _NOTHING = """\
 No run is being watched.
@@ -48,7 +53,6 @@ class LiveScreen(PlaceScreen):
     """The place where a run is watched."""
 
     PLACE = "live"
-    CSS_PATH = "live.tcss"
     BINDINGS = keys.bindings("live")
     chart: reactive[str] = reactive("loss")
     """The chart that is shown where there is not room for all."""
@@ -59,7 +63,11 @@ class LiveScreen(PlaceScreen):
         self.run: RunWatch | None = None
         self._zoom = Zoom()
         self._wake = asyncio.Event()
-        self._due = True
+        self.is_due = True
+        """Whether everything is to be drawn at the next look, changed or not."""
+        self._stale = True
+        """Whether something has changed since the charts were drawn."""
+        self._drawn_at = -math.inf
         self._may: tuple[object, ...] = ()
         self._asked = ""
         """What the run has been asked for and has not done yet."""
@@ -104,7 +112,7 @@ class LiveScreen(PlaceScreen):
 
     def look_now(self) -> None:
         """Look into the folder and draw, without waiting for the next tick."""
-        self._due = True
+        self.is_due = True
         self._wake.set()
 
     async def _follow(self) -> None:
@@ -127,9 +135,12 @@ class LiveScreen(PlaceScreen):
                 self.fnwork.run_folder = alive
             return False
         changed = await asyncio.to_thread(run.look)
-        if run is self.run and (changed or self._due):
-            self._due = False
-            self._show(run)
+        if run is self.run:
+            self._stale |= changed
+            waited = time.monotonic() - self._drawn_at >= CHART_SECONDS
+            charts = self.is_due or (self._stale and (waited or run.is_behind or run.is_over))
+            if changed or charts:
+                self._show(run, charts)
         return run.is_behind
 
     def _newest_alive(self) -> Path | None:
@@ -139,17 +150,22 @@ class LiveScreen(PlaceScreen):
             return None
         return next((run.path for run in reversed(runs) if run.state in ("running", "paused")), None)
 
-    def _show(self, run: RunWatch) -> None:
-        axis = self._zoom.axis(pictures.x_range(run, self.over))
+    def _show(self, run: RunWatch, charts: bool) -> None:
         with self.app.batch_update():
             self._show_header(run)
             self.query_one(MemoryBar).show(run.memory)
-            self.query_one("#loss", CurvePlot).show(pictures.loss_picture(run, self.over, axis))
-            self.query_one("#metric", CurvePlot).show(pictures.metric_picture(run, self.over, axis))
-            self.query_one("#rate", CurvePlot).show(pictures.rate_picture(run, self.over, axis))
-            self.query_one(MemoryHistory).show(*pictures.memory_picture(run, self.over, axis))
             self.query_one(EventLog).show(run.log)
             self.query_one(ChecklistView).show(run.checklist())
+            if charts:
+                self._show_charts(run)
+                self.is_due, self._stale, self._drawn_at = False, False, time.monotonic()
+
+    def _show_charts(self, run: RunWatch) -> None:
+        axis = self._zoom.axis(pictures.x_range(run, self.over))
+        self.query_one("#loss", CurvePlot).show(pictures.loss_picture(run, self.over, axis))
+        self.query_one("#metric", CurvePlot).show(pictures.metric_picture(run, self.over, axis))
+        self.query_one("#rate", CurvePlot).show(pictures.rate_picture(run, self.over, axis))
+        self.query_one(MemoryHistory).show(*pictures.memory_picture(run, self.over, axis))
 
     def _show_header(self, run: RunWatch) -> None:
         progress = run.progress()
