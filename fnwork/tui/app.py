@@ -51,7 +51,7 @@ class FnworkApp(App[None]):
 
     TITLE = "fnwork"
     CSS_PATH: ClassVar[list[str | PurePath]] = ["app.tcss", "screens/edit.tcss", "screens/live.tcss"]
-    """Those of Edit and Live with it: a screen's own styles make all be read anew, and Live comes up as training begins."""
+    """Those of Edit and Live with it: a screen's own styles make all be read anew, just when training begins."""
     MODES: ClassVar[dict[str, str | Callable[[], Screen]]] = {
         "edit": EditScreen,
         "live": _live,
