@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from engine.data import Preprocessing, csv_file
+from engine.data import Preprocessing
 from engine.errors import InputError
+from fnwork.datasets import csv_file, table_set
 from fnwork.files import reason
 from fnwork.text import harmless
 
@@ -48,7 +49,7 @@ def _read_table(file: Path, preprocessing: Preprocessing) -> Inputs:
     if file.suffix.lower() not in (".csv", ".tsv", ".txt"):
         raise InputError(f"{harmless(file)}: the model was trained on a table, so a .csv file is expected")
     table = csv_file.read(file)
-    values, notes = preprocessing.transform_table(table)
+    values, notes = table_set.features(preprocessing, table)
     return Inputs(values, tuple(f"{file}:{line}" for line in table.lines), tuple(f"{file}: {note}" for note in notes))
 
 

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from engine import data
 from engine.data import DataSet, Part, Preprocessing
 from engine.errors import InputError
 from engine.trainer import Settings, Trainer
-from fnwork import checkpoint, prepare
+from fnwork import checkpoint, datasets, prepare
 from fnwork.run_folder import BEST, LAST, RunReader
 from fnwork.text import harmless
 
@@ -53,7 +52,7 @@ def _stand_in(preprocessing: Preprocessing) -> DataSet:
 def test(folder: Path) -> dict[str, float]:
     """Loss and metrics of the best weights on the test part of the run's data."""
     spec = prepare.spec_of(RunReader(folder).resolved(), str(folder / "resolved.toml"))
-    data_set = data.load(prepare.data_settings(spec, folder), spec.seed)
+    data_set = datasets.load(prepare.data_settings(spec, folder), spec.seed)
     if data_set.test is None:
         used = spec.data.validation == "test"
         why = "it served as the validation part" if used else f"{spec.data.dataset} has none"

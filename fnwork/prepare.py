@@ -13,8 +13,8 @@ import numpy as np
 import tomli_w
 
 import fnwork
-from engine import data, zoo
-from engine.data import DataInfo, DataSet, DataSettings, augment
+from engine import zoo
+from engine.data import DataInfo, DataSet, augment
 from engine.device import Device, choose
 from engine.errors import InputError, RunError
 from engine.fit import Fit
@@ -23,7 +23,9 @@ from engine.forecast import Forecast
 from engine.forecast import forecast as engine_forecast
 from engine.model import InvalidLayer
 from engine.trainer import Settings, Trainer
+from fnwork import datasets
 from fnwork import spec as specs
+from fnwork.datasets import DataSettings
 from fnwork.run_folder import without_none
 from fnwork.spec import Spec
 from fnwork.spec_errors import KeyPath, Problem, SpecError, dotted
@@ -70,13 +72,13 @@ def trainer(spec: Spec, text: str, file: str, data_set: DataSet) -> Trainer:
 def load(spec: Spec, text: str, file: str, base_folder: Path) -> DataSet:
     """The spec's data set; what is wrong with it is said at its key in the spec's text."""
     with placing(spec, text, file, _data_key(spec)):
-        return data.load(data_settings(spec, base_folder), spec.seed)
+        return datasets.load(data_settings(spec, base_folder), spec.seed)
 
 
 def info(spec: Spec, text: str, file: str, base_folder: Path) -> DataInfo:
     """Shapes and sizes of the spec's data set, without loading it where that can be avoided; errors as in `load`."""
     with placing(spec, text, file, _data_key(spec)):
-        return data.info(data_settings(spec, base_folder), spec.seed)
+        return datasets.info(data_settings(spec, base_folder), spec.seed)
 
 
 def _data_key(spec: Spec) -> KeyPath:

@@ -12,12 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from engine import data
 from engine.data import DataSet
 from engine.errors import InputError, RunError
 from engine.events import Event
 from engine.trainer import Trainer
-from fnwork import checkpoint, prepare
+from fnwork import checkpoint, datasets, prepare
 from fnwork import spec as specs
 from fnwork.archive import Archive
 from fnwork.checklist import SYMPTOMS, Checklist
@@ -128,7 +127,7 @@ class Run:
                 raise
             raise InputError(f"{error}; {BEST} is still there for predict, test and export") from error
         wanted = data_settings(spec, folder)
-        data_set = data.load(wanted, spec.seed)
+        data_set = datasets.load(wanted, spec.seed)
         if data_set.fingerprint != resolved.get(prepare.USED, {}).get("data_fingerprint"):
             where = f" in {harmless(wanted.path)}" if wanted.path else ""
             raise InputError(f"{name}: the data{where} changed since the run began, so it cannot go on exactly")

@@ -23,7 +23,7 @@ class Values(Protocol):
 
 def readable_datasets() -> tuple[str, ...]:
     """The data sets this version can read."""
-    from engine.data import DATASETS
+    from fnwork.datasets import DATASETS
 
     return tuple(DATASETS)
 

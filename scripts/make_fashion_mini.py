@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.data import idx
+from fnwork.datasets import idx
 
 SOURCE = Path("/usr/share/datasets/fashion-mnist")
-TARGET = Path(__file__).parent.parent / "engine" / "data" / "bundled"
+TARGET = Path(__file__).parent.parent / "fnwork" / "datasets" / "bundled"
 CLASSES = 10
 SEED = 2017
 

@@ -52,7 +52,7 @@ def test_the_command_line_knows_no_textual() -> None:
 
 
 def test_the_command_line_starts_with_little() -> None:
-    assert not loaded("fnwork.cli") & {"textual", "numba", "cupy", "numpy", "engine.data", "pydantic", "PIL"}
+    assert not loaded("fnwork.cli") & {"textual", "numba", "cupy", "numpy", "engine.data", "fnwork.datasets", "pydantic", "PIL"}
 
 
 def test_the_screens_are_the_place_of_textual() -> None:

@@ -1,20 +1,7 @@
-"""Data sets: reading, splitting, preprocessing fitted on the train part, and batches from a background thread."""
+"""Data sets as a trainer sees them: parts, preprocessing, augmentation, and batches from a background thread."""
 
-from engine.data.dataset import DataInfo, DataSet, DataSettings, Part
+from engine.data.dataset import DataInfo, DataSet, Part
 from engine.data.loader import Batch, Loader, Slot
-from engine.data.preprocessing import Preprocessing
-from engine.data.registry import DATASETS, info, load
+from engine.data.preprocessing import Column, Preprocessing, fit_images
 
-__all__ = [
-    "DATASETS",
-    "Batch",
-    "DataInfo",
-    "DataSet",
-    "DataSettings",
-    "Loader",
-    "Part",
-    "Preprocessing",
-    "Slot",
-    "info",
-    "load",
-]
+__all__ = ["Batch", "Column", "DataInfo", "DataSet", "Loader", "Part", "Preprocessing", "Slot", "fit_images"]

@@ -1,24 +1,10 @@
 """What the trainer sees of a data set: its parts, its shapes, and how its inputs were prepared."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from engine.data.preprocessing import Preprocessing
-
-
-@dataclass(frozen=True)
-class DataSettings:
-    """The `[data]` table of a spec, with `path` already resolved against the spec's folder."""
-
-    dataset: str
-    path: str = ""
-    validation: float | Literal["test"] = 0.1
-    image_size: int = 128
-    augment: tuple[str, ...] = ()
-    target: str = ""
-    task: str = "classification"
 
 
 @dataclass(frozen=True)

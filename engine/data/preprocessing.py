@@ -6,10 +6,29 @@ from typing import Any
 
 import numpy as np
 
-from engine.data import columns as table_columns
-from engine.data.columns import Column
-from engine.data.csv_file import Table
-from engine.errors import InputError, nearest
+from engine.errors import InputError
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table: a number, or a category that becomes one 0/1 feature a value.
+
+    `mean` and `std` are those of the train rows. `has_missing`: some train rows had no value, so a 0/1 feature beside
+    the number says where (an empty category is a category of its own, "").
+    """
+
+    name: str
+    categories: tuple[str, ...] = ()
+    mean: float = 0.0
+    std: float = 1.0
+    has_missing: bool = False
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the features it becomes."""
+        if self.categories:
+            return tuple(f"{self.name}={category or '(missing)'}" for category in self.categories)
+        return (self.name, f"{self.name} is missing") if self.has_missing else (self.name,)
 
 
 @dataclass(frozen=True)
@@ -61,36 +80,6 @@ class Preprocessing:
         """Standardised targets or outputs in the target's own units, float32 of the same shape."""
         return (outputs.astype(np.float64) * self.target_std + self.target_mean).astype(np.float32)
 
-    def transform_table(self, table: Table) -> tuple[np.ndarray, tuple[str, ...]]:
-        """Features of a table's rows, float32 (rows, features), as a part would hold them, and notes for its owner.
-
-        The table needs the columns that the model was trained on, in any order; others are ignored. InputError tells
-        which ones are missing, and the line and column of a cell that cannot be read.
-        """
-        missing = [column.name for column in self.columns if column.name not in table.columns]
-        if missing:
-            raise InputError(
-                f"{table.file}: columns that the model was trained on are missing: "
-                f"{', '.join(_with_nearest(name, table) for name in missing)}"
-            )
-        decimal_comma = self._has_decimal_commas(table)
-        features, notes = [], []
-        for column in self.columns:
-            cells = table.cells(column.name)
-            if column.categories:
-                encoded, said = table_columns.encode_category(column, cells.texts)
-            else:
-                encoded, said = table_columns.encode_number(column, table_columns.numbers(cells, decimal_comma))
-            features.append(encoded)
-            notes += said
-        return np.concatenate(features, axis=1), tuple(notes)
-
-    def _has_decimal_commas(self, table: Table) -> bool:
-        """How the table writes its numbers; as the train file did where its own numbers do not tell."""
-        cells = [table.cells(column.name) for column in self.columns if not column.categories]
-        has_points = any("." in text for column in cells for text in column.texts)
-        return table_columns.has_decimal_commas(cells) or (self.decimal_comma and not has_points)
-
 
 def fit_images(train_images: np.ndarray, classes: tuple[str, ...]) -> Preprocessing:
     """Mean and standard deviation of every channel of the train images (samples, height, width, channels), uint8."""
@@ -108,7 +97,3 @@ def fit_images(train_images: np.ndarray, classes: tuple[str, ...]) -> Preprocess
     std[std == 0] = 1.0  # a channel of one colour has nothing to scale
     statistics = {"channel_mean": tuple(mean.tolist()), "channel_std": tuple(std.tolist())}
     return Preprocessing("classification", train_images.shape[1:], classes, **statistics)
-
-
-def _with_nearest(name: str, table: Table) -> str:
-    return f'"{name}"' + nearest(name, table.columns, ' (is it "{}"?)')

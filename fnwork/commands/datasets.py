@@ -4,10 +4,11 @@ from argparse import Namespace
 from dataclasses import asdict
 from pathlib import Path
 
-from engine.data import DATASETS, DataInfo, DataSettings
-from engine.data import info as data_info
+from engine.data import DataInfo
 from engine.errors import InputError
 from fnwork.commands.common import print_json, print_table, say, spec_file
+from fnwork.datasets import DATASETS, DataSettings
+from fnwork.datasets import info as data_info
 from fnwork.text import did_you_mean, harmless, size
 
 BUNDLED = "fashion-mini"

@@ -14,14 +14,14 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from engine import data, zoo
+from engine import zoo
 from engine.trainer import Settings, Trainer
-from fnwork import prepare, spec
+from fnwork import datasets, prepare, spec
 
 
 def best_accuracy(layers: list, settings: Settings, augment: tuple[str, ...]) -> float:
     """The best validation accuracy of one run."""
-    data_set = data.load(data.DataSettings("fashion-mini", validation=0.1), settings.seed)
+    data_set = datasets.load(datasets.DataSettings("fashion-mini", validation=0.1), settings.seed)
     trainer = Trainer(layers, data_set, settings, "cpu", augment)
     return max(event.values["val_accuracy"] for event in trainer.run() if event.kind == "epoch")
 

@@ -405,7 +405,7 @@ def test_a_damaged_last_checkpoint_names_the_best_one(archive, spec_path):
 
 
 def test_a_run_reads_its_table_once(archive, spec_path, monkeypatch):
-    from engine.data import csv_file
+    from fnwork.datasets import csv_file
 
     files, read = [], csv_file.read
     monkeypatch.setattr(csv_file, "read", lambda path: files.append(path.name) or read(path))

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from engine import data
 from engine.forecast import forecast
-from fnwork import prepare, spec
+from fnwork import datasets, prepare, spec
 
 SPECS = Path(__file__).parents[2] / "experiments" / "specs"
 
@@ -20,6 +19,6 @@ def test_a_starter_spec_is_right_and_its_network_fits_its_data(path):
     read, text = spec.read(path)
     assert read.name == path.stem
     assert text.startswith("# ")
-    info = data.info(prepare.data_settings(read, path.parent))
+    info = datasets.info(prepare.data_settings(read, path.parent))
     result = forecast(prepare.layers(read), info.input_shape, info.outputs, prepare.trainer_settings(read))
     assert 1000 < result.parameters < 1_000_000

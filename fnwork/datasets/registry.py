@@ -3,9 +3,10 @@
 import functools
 from pathlib import Path
 
-from engine.data import augment, image_set, table_set
-from engine.data.dataset import DataInfo, DataSet, DataSettings
+from engine.data import DataInfo, DataSet, augment
 from engine.errors import InputError, nearest
+from fnwork.datasets import image_set, table_set
+from fnwork.datasets.settings import DataSettings
 
 DATASETS = (*image_set.CLASSES, "csv")
 _LATER = ("cifar10", "image-folder", "npz", "text")

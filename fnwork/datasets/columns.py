@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from engine.data import Column
 from engine.errors import InputError
 
 MISSING = frozenset({"", "NA", "N/A", "n/a", "null", "NULL", "?"})
@@ -26,28 +27,6 @@ _FURTHEST = 1e4
 _MOSTLY = 0.9
 # From so many rows on, a text that no two rows share is a name and no category.
 _ROWS_TO_JUDGE = 10
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column of a table: a number, or a category that becomes one 0/1 feature a value.
-
-    `mean` and `std` are those of the train rows. `has_missing`: some train rows had no value, so a 0/1 feature beside
-    the number says where (an empty category is a category of its own, "").
-    """
-
-    name: str
-    categories: tuple[str, ...] = ()
-    mean: float = 0.0
-    std: float = 1.0
-    has_missing: bool = False
-
-    @property
-    def features(self) -> tuple[str, ...]:
-        """Names of the features it becomes."""
-        if self.categories:
-            return tuple(f"{self.name}={category or '(missing)'}" for category in self.categories)
-        return (self.name, f"{self.name} is missing") if self.has_missing else (self.name,)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from engine.data import Loader, Part, Preprocessing, Slot
-from engine.data.preprocessing import fit_images
+from engine.data import Loader, Part, Preprocessing, Slot, fit_images
 from engine.errors import InputError
 
 SAMPLES, MICRO_BATCH = 23, 5

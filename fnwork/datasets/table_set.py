@@ -4,14 +4,14 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.data import columns as table_columns
-from engine.data import csv_file
-from engine.data.columns import MISSING, MOST_CATEGORIES, Cells, Column, is_number
-from engine.data.csv_file import Table
-from engine.data.dataset import DataSet, DataSettings, Part
-from engine.data.preprocessing import Preprocessing
-from engine.data.split import split
+from engine.data import Column, DataSet, Part, Preprocessing
 from engine.errors import InputError, nearest
+from fnwork.datasets import columns as table_columns
+from fnwork.datasets import csv_file
+from fnwork.datasets.columns import MISSING, MOST_CATEGORIES, Cells, is_number
+from fnwork.datasets.csv_file import Table
+from fnwork.datasets.settings import DataSettings
+from fnwork.datasets.split import split
 
 
 def load(settings: DataSettings, seed: int) -> DataSet:
@@ -43,12 +43,48 @@ def load(settings: DataSettings, seed: int) -> DataSet:
     shape = (sum(len(column.features) for column in fitted),)
     table_fields = {"columns": fitted, "target": settings.target, "decimal_comma": decimal_comma}
     preprocessing = Preprocessing(settings.task, shape, classes, **table_fields, **scaling)
-    inputs, more_notes = preprocessing.transform_table(table)
+    inputs, more_notes = features(preprocessing, table)
     train, validation = (Part(inputs[rows], targets[rows]) for rows in (train_rows, validation_rows))
     fingerprint, notes = table.digest[:16], (*notes, *dropped, *more_notes)
     return DataSet(
         settings.dataset, settings.task, train, validation, None, shape, classes, preprocessing, fingerprint, notes
     )
+
+
+def features(preprocessing: Preprocessing, table: Table) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Features of a table's rows, float32 (rows, features), as a part would hold them, and notes for its owner.
+
+    The table needs the columns that the model was trained on, in any order; others are ignored. InputError tells
+    which ones are missing, and the line and column of a cell that cannot be read.
+    """
+    missing = [column.name for column in preprocessing.columns if column.name not in table.columns]
+    if missing:
+        raise InputError(
+            f"{table.file}: columns that the model was trained on are missing: "
+            f"{', '.join(_with_nearest(name, table) for name in missing)}"
+        )
+    decimal_comma = _writes_decimal_commas(preprocessing, table)
+    made, notes = [], []
+    for column in preprocessing.columns:
+        cells = table.cells(column.name)
+        if column.categories:
+            encoded, said = table_columns.encode_category(column, cells.texts)
+        else:
+            encoded, said = table_columns.encode_number(column, table_columns.numbers(cells, decimal_comma))
+        made.append(encoded)
+        notes += said
+    return np.concatenate(made, axis=1), tuple(notes)
+
+
+def _writes_decimal_commas(preprocessing: Preprocessing, table: Table) -> bool:
+    """How the table writes its numbers; as the train file did where its own numbers do not tell."""
+    cells = [table.cells(column.name) for column in preprocessing.columns if not column.categories]
+    has_points = any("." in text for column in cells for text in column.texts)
+    return table_columns.has_decimal_commas(cells) or (preprocessing.decimal_comma and not has_points)
+
+
+def _with_nearest(name: str, table: Table) -> str:
+    return f'"{name}"' + nearest(name, table.columns, ' (is it "{}"?)')
 
 
 def _check_target_name(table: Table, target: str) -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from engine.data import DataSettings, info, load
 from engine.errors import InputError
+from fnwork.datasets import DataSettings, info, load
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from engine.data.columns import Cells, is_number
 from engine.errors import InputError
+from fnwork.datasets.columns import Cells, is_number
 
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab"}
 _ROWS_TO_SNIFF = 20

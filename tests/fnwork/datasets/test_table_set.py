@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.data import DataSettings, Preprocessing, csv_file, info, load
+from engine.data import Preprocessing
 from engine.errors import InputError
+from fnwork.datasets import DataSettings, csv_file, info, load
+from fnwork.datasets.table_set import features
 
 # Ten rows; y = 10 * size, and the colours take turns.
 ROWS = [(f"{row}.5", "red" if row % 2 else "blue", f"{10 * row + 5}") for row in range(10)]
@@ -265,7 +267,7 @@ def test_new_rows_are_prepared_as_the_train_rows_were(table, tmp_path):
     data = load(table(csv_text()), 0)
     new = tmp_path / "new.csv"
     new.write_text("more;colour;size\nx;red;4,5\nx;green;\n", encoding="utf-8")
-    inputs, notes = data.preprocessing.transform_table(csv_file.read(new))
+    inputs, notes = features(data.preprocessing, csv_file.read(new))
     column = data.preprocessing.columns[0]
     assert inputs[0] == pytest.approx([(4.5 - column.mean) / column.std, 0, 1])
     assert inputs[1].tolist() == [0, 0, 0]
@@ -277,7 +279,7 @@ def test_new_rows_are_read_with_the_comma_of_the_train_file(table, tmp_path):
     new = tmp_path / "new.csv"
     for text in ("size;colour\n4,500;red\n", "size,colour\n4.5,red\n"):
         new.write_text(text, encoding="utf-8")
-        inputs, _ = data.preprocessing.transform_table(csv_file.read(new))
+        inputs, _ = features(data.preprocessing, csv_file.read(new))
         assert inputs[0, 0] == pytest.approx(
             (4.5 - data.preprocessing.columns[0].mean) / data.preprocessing.columns[0].std
         )
@@ -288,10 +290,10 @@ def test_new_rows_without_a_column_are_refused(table, tmp_path):
     new = tmp_path / "new.csv"
     new.write_text("Size,color\n1,red\n", encoding="utf-8")
     with pytest.raises(InputError, match=r'missing: "size" \(is it "Size"\?\), "colour" \(is it "color"\?\)'):
-        preprocessing.transform_table(csv_file.read(new))
+        features(preprocessing, csv_file.read(new))
     new.write_text("size,colour\n1,red\nbig,red\n", encoding="utf-8")
     with pytest.raises(InputError, match='line 3, column "size": expected a number, got "big"'):
-        preprocessing.transform_table(csv_file.read(new))
+        features(preprocessing, csv_file.read(new))
 
 
 CELLS = st.sampled_from(

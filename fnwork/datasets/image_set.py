@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.data import idx
-from engine.data.dataset import DataInfo, DataSet, DataSettings, Part
-from engine.data.preprocessing import fit_images
-from engine.data.split import split, validation_count
+from engine.data import DataInfo, DataSet, Part, fit_images
 from engine.errors import InputError
+from fnwork.datasets import idx
+from fnwork.datasets.settings import DataSettings
+from fnwork.datasets.split import split, validation_count
 
 BUNDLED = Path(__file__).parent / "bundled"
 DEBIAN_FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")

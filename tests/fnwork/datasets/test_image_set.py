@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.data import DataSettings, idx, image_set, info, load
 from engine.errors import InputError
+from fnwork.datasets import DataSettings, idx, image_set, info, load
 
 
 def write(path, array):
