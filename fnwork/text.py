@@ -4,6 +4,7 @@ import difflib
 import unicodedata
 from collections.abc import Iterable
 
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 # Cc controls, Cf invisible formatting (bidirectional overrides among them), Cs lone surrogates, Zl and Zp line breaks.
 _HARMFUL = {"Cc", "Cf", "Cs", "Zl", "Zp"}
@@ -30,12 +31,12 @@ def _sign(character: str, keep_lines: bool) -> str:
 
 
 def size(count: float) -> str:
-    """Bytes for people: "85.3 MiB"."""
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+    """Bytes for people: "85.3 MiB", "311 MiB"."""
+    unit = 0
+    while count >= 1024 and unit < len(_UNITS) - 1:
         count /= 1024
-    return f"{count:.2f} GiB"
+        unit += 1
+    return f"{count:.0f} {_UNITS[unit]}" if unit == 0 or count >= 100 else f"{count:.1f} {_UNITS[unit]}"
 
 
 def nearest(word: str, candidates: Iterable[str]) -> str | None:

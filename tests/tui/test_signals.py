@@ -56,7 +56,8 @@ def test_a_run_is_saved_when_the_process_is_asked_to_end(
         os.kill(process, signal.SIGKILL)
         raise AssertionError("the process did not end")
     assert os.waitstatus_to_exitcode(status) == code
-    assert [run.state for run in Archive(experiments).list()] == ["stopped"]
+    (run,) = Archive(experiments).list()
+    assert run.state == "stopped", (run.path / "events.jsonl").read_text()[-500:]
 
 
 def _read_until(terminal: int, condition: Callable[[bytes], bool]) -> None:

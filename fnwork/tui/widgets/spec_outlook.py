@@ -10,22 +10,11 @@ from rich.text import Text
 from textual.widgets import Static
 
 from fnwork.outlook import Outlook
+from fnwork.text import size
 from fnwork.tui.theme import CATEGORIES, CATEGORY_LETTERS, colour
 
 Paint = Callable[[str], str]
 """Name of a colour of the theme -> the colour."""
-
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-
-
-def size(count: float) -> str:
-    """Bytes for people: "12.4 MiB"."""
-    unit = 0
-    while count >= 1024 and unit < len(_UNITS) - 1:
-        count /= 1024
-        unit += 1
-    return f"{count:.0f} {_UNITS[unit]}" if unit == 0 or count >= 100 else f"{count:.1f} {_UNITS[unit]}"
-
 
 ROOMY = 28
 """Columns from which the figures are set with air between them."""
