@@ -14,24 +14,37 @@ _TITLES = {symptom.key: symptom.title for symptom in SYMPTOMS}
 _EPOCH_METRICS = ("accuracy", "r2", "mae")
 
 
-def describe(event: Mapping[str, Any]) -> tuple[str, str, str]:
-    """(mark, colour, text) of any event but `step` and `memory`; whatever is in it is shown harmlessly."""
+def describe(event: Mapping[str, Any], width: int) -> tuple[str, str, str]:
+    """(mark, colour, text) of any event but `step` and `memory`; whatever is in it is shown harmlessly.
+
+    An epoch has a shorter text, which keeps to one line, where there are fewer columns than its usual one needs.
+    """
     kind = event["kind"]
     told = _TELLERS.get(kind)
     if told is None:
         return *_QUIET, harmless(f"{kind} {_rest(event)}")
     mark, paint, text = told(event)
+    if kind == "epoch" and len(text) > width:
+        text = _short_epoch(event)
     return mark, paint, harmless(text)
 
 
 def _epoch(event: Mapping[str, Any]) -> tuple[str, str, str]:
     parts = [f"epoch {event.get('epoch', '?'):>2} ", f"train {figure(event.get('train_loss'))}"]
     parts.append(f"val {figure(event.get('val_loss'))}")
-    for metric in _EPOCH_METRICS:
-        if f"val_{metric}" in event:
-            label = "" if metric == "accuracy" else f"{metric} "
-            parts.append(label + figure(event[f"val_{metric}"], metric))
+    for metric, value in _epoch_metrics(event).items():
+        parts.append(value if metric == "accuracy" else f"{metric} {value}")
     return (*(("★", "accent") if event.get("best") else _QUIET), " ".join(parts))
+
+
+def _short_epoch(event: Mapping[str, Any]) -> str:
+    first = next(iter(_epoch_metrics(event).values()), "")
+    losses = f"{figure(event.get('train_loss'))}/{figure(event.get('val_loss'))}"
+    return f"ep {event.get('epoch', '?')} {losses} {first}".rstrip()
+
+
+def _epoch_metrics(event: Mapping[str, Any]) -> dict[str, str]:
+    return {name: figure(event[f"val_{name}"], name) for name in _EPOCH_METRICS if f"val_{name}" in event}
 
 
 def _nonfinite(event: Mapping[str, Any]) -> tuple[str, str, str]:

@@ -63,9 +63,10 @@ class EventLog(OptionList):
 
     def _entry(self, event: Mapping[str, Any]) -> Option:
         """A line that is folded below its text, not below its time."""
-        mark, paint, text = describe(event)
+        room = max(12, self._width - _INDENT)
+        mark, paint, text = describe(event, room)
         muted = colour(self.app, "foreground-muted")
-        words = ("\n" + " " * _INDENT).join(wrap(text, max(12, self._width - _INDENT)))
+        words = ("\n" + " " * _INDENT).join(wrap(text, room))
         return Option(
             Text.assemble(
                 (f"{clock(event['t']):>7} ", muted),
