@@ -1,4 +1,4 @@
-"""What is wrong with values that are right each by itself: combinations that cannot be, and what this version lacks."""
+"""What is wrong with values that are right each by itself: combinations that cannot be."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import Any, Protocol
 
 from fnwork.spec_errors import Finding, one_of, shown
 from fnwork.spec_model import check_layers, check_preset
-
-TABLES = ("csv",)  # data sets of columns; the others hold images
 
 
 class Values(Protocol):
@@ -37,7 +35,7 @@ def check_model(values: Values) -> Iterator[Finding]:
 
 
 def check_combinations(values: Values) -> Iterator[Finding]:
-    """What needs two keys to be wrong, and data sets that this version cannot read."""
+    """What needs two keys to be wrong."""
     yield from _network(values)
     yield from _data(values)
     yield from _training(values)
@@ -56,31 +54,11 @@ def _network(values: Values) -> Iterator[Finding]:
 
 
 def _data(values: Values) -> Iterator[Finding]:
-    dataset, task, target = values["data.dataset"], values["data.task"], values["data.target"]
-    if dataset is None:
-        return
-    readable = readable_datasets()
-    if dataset not in readable:
-        yield ("data", "dataset"), False, f"{shown(dataset)} is not in this version; expected {one_of(readable)}"
-        return
-    if dataset not in TABLES:
-        if target:
-            yield ("data", "target"), True, f"only a table has a target column; {dataset} holds images with their class"
-        if task == "regression":
-            yield ("data", "task"), False, f'{dataset} has classes, not numbers, to learn: expected "classification"'
-        return
-    if values["data.path"] == "":
-        yield ("data", "path"), True, f'{dataset} needs path = "..." (relative to the spec\'s folder)'
-    if target == "":
-        yield ("data", "target"), True, f"{dataset} needs target = the name of the column to learn"
-    if values["data.validation"] == "test":
-        yield (
-            ("data", "validation"),
-            False,
-            f"{dataset} has no test part: expected a fraction above 0 and below 1",
-        )
-    for index, name in enumerate(values["data.augment"] or ()):
-        yield ("data", "augment", index), False, f"{shown(name)} changes images; {dataset} is a table"
+    from fnwork.datasets.kinds import faults
+
+    if values["data.dataset"] is not None:
+        for key, is_key, message in faults(lambda name: values[f"data.{name}"]):
+            yield ("data", *key), is_key, message
 
 
 def _training(values: Values) -> Iterator[Finding]:

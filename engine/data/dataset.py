@@ -1,37 +1,55 @@
 """What the trainer sees of a data set: its parts, its shapes, and how its inputs were prepared."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from engine.data.preprocessing import Preprocessing
 
 
+class Rows(Protocol):
+    """What stands for an array of samples that is not in memory: a file that is mapped, or rows made on demand.
+
+    `nbytes` is what it takes in memory itself; the pages of a mapped file are the system's and not counted.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    nbytes: int
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: int | slice | np.ndarray) -> np.ndarray: ...
+
+
 @dataclass(frozen=True)
 class Part:
-    """Samples of one part, contiguous and read-only.
+    """Samples of one part, read-only.
 
-    inputs: images uint8 (samples, height, width, channels), or tables float32 (samples, features), already scaled.
+    inputs: images uint8 (samples, height, width, channels), or tables float32 (samples, features), already scaled;
+    a contiguous array, or rows that are read or made when they are asked for.
     targets: class numbers int32 (samples,), or standardised values float32 (samples, 1).
     """
 
-    inputs: np.ndarray
+    inputs: "np.ndarray | Rows"
     targets: np.ndarray
 
     def __post_init__(self):
         if len(self.inputs) != len(self.targets):
             raise ValueError(f"{len(self.inputs)} inputs but {len(self.targets)} targets")
         for name in ("inputs", "targets"):
-            array = np.ascontiguousarray(getattr(self, name)).view()
-            array.flags.writeable = False
-            object.__setattr__(self, name, array)
+            if isinstance(array := getattr(self, name), np.ndarray):
+                array = np.ascontiguousarray(array).view()
+                array.flags.writeable = False
+                object.__setattr__(self, name, array)
 
     def __len__(self) -> int:
         return len(self.inputs)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of both arrays."""
+        """Bytes that both take in memory."""
         return self.inputs.nbytes + self.targets.nbytes
 
 

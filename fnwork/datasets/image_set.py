@@ -1,15 +1,14 @@
 """Image sets in the four IDX files of MNIST: Fashion-MNIST, MNIST, and the bundled fashion-mini."""
 
-import hashlib
 from pathlib import Path
 
 import numpy as np
 
 from engine.data import DataInfo, DataSet, Part, fit_images
 from engine.errors import InputError
-from fnwork.datasets import idx
-from fnwork.datasets.settings import DataSettings
-from fnwork.datasets.split import split, validation_count
+from fnwork.datasets import cache, idx
+from fnwork.datasets.divide import Parts, data_set, divided, divided_sizes, fingerprint, image_info
+from fnwork.datasets.settings import DataSettings, Progress, silent
 
 BUNDLED = Path(__file__).parent / "bundled"
 DEBIAN_FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
@@ -26,72 +25,63 @@ IMAGES, LABELS = "images-idx3-ubyte", "labels-idx1-ubyte"
 
 def files(settings: DataSettings) -> tuple[Path, ...]:
     """Train images and labels, test images and labels; InputError says where they were looked for."""
-    folder = _folder(settings)
-    return tuple(_file(folder, f"{part}-{kind}") for part in ("train", "t10k") for kind in (IMAGES, LABELS))
+    names = [f"{part}-{kind}" for part in ("train", "t10k") for kind in (IMAGES, LABELS)]
+    places = _places(settings)
+    for place in places:
+        found = [_file(place, name) for name in names]
+        if all(found):
+            return tuple(found)
+    if settings.path:
+        if not places[0].is_dir():
+            raise InputError(f"data.path: {places[0]} is not a folder; {_how_to_get(settings.dataset)}")
+        missing = names[found.index(None)]
+        raise InputError(
+            f"data.path: {places[0]} holds neither {missing} nor {missing}.gz; {_how_to_get(settings.dataset)}"
+        )
+    raise InputError(
+        f"data.path: {settings.dataset} is not there; {_how_to_get(settings.dataset)}, or name the folder with its "
+        f"four IDX files ({', '.join(names)}, plain or .gz); looked in {' and '.join(map(str, places))}"
+    )
 
 
-def load(settings: DataSettings, seed: int) -> DataSet:
+def load(settings: DataSettings, seed: int, progress: Progress = silent) -> DataSet:
     """Read all images; InputError names the file that is at fault."""
     train_images, train_labels, test_images, test_labels = files(settings)
     classes = CLASSES[settings.dataset]
     train = _read_part(train_images, train_labels, classes)
     test = _read_part(test_images, test_labels, classes)
     _check_same_size(test_images, test.inputs.shape, train.inputs.shape)
-    fingerprint = _fingerprint(train, test)
-    if settings.validation == "test":
-        validation, test = test, None
-    else:
-        places = split(train.targets, settings.validation, seed)
-        train, validation = (Part(train.inputs[rows], train.targets[rows]) for rows in places)
-    preprocessing = fit_images(train.inputs, classes)
-    shape = preprocessing.input_shape
-    return DataSet(
-        settings.dataset, "classification", train, validation, test, shape, classes, preprocessing, fingerprint
-    )
+    used = divided(Parts(train, test=test), settings, seed)
+    return data_set(settings, used, fit_images(used.train.inputs, classes), fingerprint(train, test))
 
 
-def info(settings: DataSettings) -> DataInfo:
+def info(settings: DataSettings, seed: int = 0) -> DataInfo:
     """Shapes and sizes from the files' headers alone."""
     train_images, train_labels, test_images, test_labels = files(settings)
     train_shape = _shape(train_images, train_labels)
     test_shape = _shape(test_images, test_labels)
     _check_same_size(test_images, test_shape, train_shape)
-    (samples, height, width), test_samples = train_shape, test_shape[0]
-    if settings.validation == "test":
-        validation_samples, test_samples = test_samples, 0
-    else:
-        validation_samples = validation_count(samples, settings.validation)
-        samples -= validation_samples
-    classes, parts = CLASSES[settings.dataset], (samples, validation_samples, test_samples)
-    nbytes = sum(parts) * (height * width + np.dtype(np.int32).itemsize)
-    return DataInfo(settings.dataset, "classification", (height, width, 1), len(classes), classes, *parts, nbytes)
+    sizes = divided_sizes(train_shape[0], 0, test_shape[0], settings)
+    return image_info(settings, (*train_shape[1:], 1), CLASSES[settings.dataset], sizes)
 
 
-def _folder(settings: DataSettings) -> Path:
+def _places(settings: DataSettings) -> list[Path]:
     if settings.dataset == "fashion-mini":
-        return BUNDLED
+        return [BUNDLED]
     if settings.path:
-        return Path(settings.path)
-    if settings.dataset == "fashion-mnist" and DEBIAN_FASHION_MNIST.is_dir():
-        return DEBIAN_FASHION_MNIST
-    looked = ""
-    if settings.dataset == "fashion-mnist":
-        looked = f"; {DEBIAN_FASHION_MNIST}, where Debian's package dataset-fashion-mnist puts it, is not there either"
-    raise InputError(
-        f'data.path: dataset "{settings.dataset}" needs the folder with its four IDX files '
-        f"(train-{IMAGES}, train-{LABELS}, t10k-{IMAGES}, t10k-{LABELS}, plain or .gz){looked}"
-    )
+        return [Path(settings.path)]
+    downloaded = cache.downloaded(settings.dataset)
+    return [downloaded, DEBIAN_FASHION_MNIST] if settings.dataset == "fashion-mnist" else [downloaded]
 
 
-def _file(folder: Path, name: str) -> Path:
+def _file(folder: Path, name: str) -> Path | None:
     # Some copies of MNIST write train-images.idx3-ubyte.
     names = (name, f"{name}.gz", name.replace("-idx", ".idx"), f"{name.replace('-idx', '.idx')}.gz")
-    for candidate in names:
-        if (folder / candidate).is_file():
-            return folder / candidate
-    if not folder.is_dir():
-        raise InputError(f"data.path: {folder} is not a folder")
-    raise InputError(f"data.path: {folder} holds neither {name} nor {name}.gz")
+    return next((folder / candidate for candidate in names if (folder / candidate).is_file()), None)
+
+
+def _how_to_get(dataset: str) -> str:
+    return f"`fnwork data get {dataset}` downloads it"
 
 
 def _read_part(images: Path, labels: Path, classes: tuple[str, ...]) -> Part:
@@ -116,12 +106,3 @@ def _check_same_size(test_images: Path, test_shape: tuple[int, ...], train_shape
             f"{test_images}: images of {test_shape[1]} x {test_shape[2]} pixels, "
             f"but those to train on have {train_shape[1]} x {train_shape[2]}"
         )
-
-
-def _fingerprint(*parts: Part) -> str:
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(repr(part.inputs.shape).encode())
-        digest.update(part.inputs)
-        digest.update(part.targets)
-    return digest.hexdigest()[:16]

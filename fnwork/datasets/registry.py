@@ -1,52 +1,62 @@
-"""The data sets this version reads, by the name that `data.dataset` gives."""
+"""Reading the data set that a spec names."""
 
 import functools
+import importlib
 from pathlib import Path
+from types import ModuleType
 
-from engine.data import DataInfo, DataSet, augment
+from engine.data import DataInfo, DataSet
 from engine.errors import InputError, nearest
-from fnwork.datasets import image_set, table_set
-from fnwork.datasets.settings import DataSettings
+from fnwork import augmentation
+from fnwork.datasets.kinds import KINDS, faults
+from fnwork.datasets.settings import DataSettings, Progress, silent
 
-DATASETS = (*image_set.CLASSES, "csv")
-_LATER = ("cifar10", "image-folder", "npz", "text")
+DATASETS = tuple(KINDS)
 
 
-def load(settings: DataSettings, seed: int) -> DataSet:
+def load(settings: DataSettings, seed: int, progress: Progress = silent) -> DataSet:
     """Read a data set and take its validation part; InputError says what is wrong with the settings or the files."""
-    _check(settings)
-    return table_set.load(settings, seed) if settings.dataset == "csv" else image_set.load(settings, seed)
+    data = _reader(settings).load(settings, seed, progress)
+    _check_augment(settings, data.input_shape)
+    return data
 
 
 def info(settings: DataSettings, seed: int = 0) -> DataInfo:
-    """Shapes and sizes of a data set, without its images; kept until one of its files changes.
+    """Shapes and sizes of a data set, without its samples where that is possible; kept until one of its files changes.
 
     The seed matters to tables alone: which columns vary depends on which rows are trained on.
     """
-    _check(settings)
-    if settings.dataset == "csv":
-        return _table_info(settings, seed, _stamps((Path(settings.path),)))
-    return _image_info(settings, _stamps(image_set.files(settings)))
+    reader = _reader(settings)
+    if hasattr(reader, "files"):
+        found = _kept_info(settings, seed, _stamps(reader.files(settings)))
+    else:
+        found = reader.info(settings, seed)
+    _check_augment(settings, found.input_shape)
+    return found
 
 
-def _check(settings: DataSettings) -> None:
-    if settings.dataset not in DATASETS:
-        there = f"this one reads {', '.join(DATASETS)}"
-        if settings.dataset in _LATER:
-            raise InputError(f'data.dataset: "{settings.dataset}" comes with a later version; {there}')
+def _reader(settings: DataSettings) -> ModuleType:
+    """The module that reads this data set.
+
+    It has `load(settings, seed, progress)` and `info(settings, seed)`, and where it pays to keep what `info` found
+    also `files(settings)`: the files that it was found in.
+    """
+    if settings.dataset not in KINDS:
         hint = nearest(settings.dataset, DATASETS, ' (is it "{}"?)')
+        there = f"this version reads {', '.join(DATASETS)}"
         raise InputError(f'data.dataset: there is no "{settings.dataset}"{hint}; {there}')
-    if settings.dataset == "fashion-mini" and settings.path:
-        raise InputError(f"data.path: {settings.dataset} comes with this program; it has no path")
     if settings.task not in ("classification", "regression"):
         raise InputError(f'data.task: expected "classification" or "regression", got "{settings.task}"')
-    if settings.dataset == "csv":
-        if settings.augment:
-            raise InputError("data.augment: it works on images; a CSV file is a table")
-    else:
-        if settings.task != "classification":
-            raise InputError(f'data.task: "{settings.dataset}" has classes, so its task is "classification"')
-        augment.parse(settings.augment)
+    # A target that is missing is the reader's to explain: it knows the columns there are.
+    for (key, *_), _, message in faults(lambda key: getattr(settings, key) or (None if key == "target" else "")):
+        raise InputError(f"data.{key}: {message}")
+    augmentation.parse(settings.augment)
+    return importlib.import_module(f"fnwork.datasets.{KINDS[settings.dataset].module}")
+
+
+def _check_augment(settings: DataSettings, shape: tuple[int, ...]) -> None:
+    if settings.augment and len(shape) != 3:
+        raise InputError(f"data.augment: it changes pictures; this {settings.dataset} has none")
 
 
 def _stamps(files: tuple[Path, ...]) -> tuple[tuple[str, int, int], ...]:
@@ -56,10 +66,5 @@ def _stamps(files: tuple[Path, ...]) -> tuple[tuple[str, int, int], ...]:
 
 
 @functools.lru_cache(maxsize=16)
-def _image_info(settings: DataSettings, stamps: tuple) -> DataInfo:
-    return image_set.info(settings)
-
-
-@functools.lru_cache(maxsize=16)
-def _table_info(settings: DataSettings, seed: int, stamps: tuple) -> DataInfo:
-    return table_set.load(settings, seed).info()
+def _kept_info(settings: DataSettings, seed: int, stamps: tuple) -> DataInfo:
+    return _reader(settings).info(settings, seed)

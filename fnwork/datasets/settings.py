@@ -1,7 +1,16 @@
-"""What a spec says of its data."""
+"""What a spec says of its data, and how long readings tell their progress."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
+
+Progress = Callable[[str, int, int], None]
+"""Called now and then with what is being read, how much of it is done, and how much there is. What it raises ends
+the reading."""
+
+
+def silent(what: str, done: int, total: int) -> None:
+    """The progress that nobody looks at."""
 
 
 @dataclass(frozen=True)

@@ -4,22 +4,19 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.data import Column, DataSet, Part, Preprocessing
+from engine.data import Column, DataInfo, DataSet, Part, Preprocessing
 from engine.errors import InputError, nearest
 from fnwork.datasets import columns as table_columns
 from fnwork.datasets import csv_file
+from fnwork.datasets import targets as target_values
 from fnwork.datasets.columns import MISSING, MOST_CATEGORIES, Cells, is_number
 from fnwork.datasets.csv_file import Table
-from fnwork.datasets.settings import DataSettings
+from fnwork.datasets.settings import DataSettings, Progress, silent
 from fnwork.datasets.split import split
 
 
-def load(settings: DataSettings, seed: int) -> DataSet:
+def load(settings: DataSettings, seed: int, progress: Progress = silent) -> DataSet:
     """Read the CSV file at `settings.path`; InputError names the line or the column that is at fault."""
-    if not settings.path:
-        raise InputError('data.path: dataset "csv" needs the path of a CSV file')
-    if settings.validation == "test":
-        raise InputError('data.validation: a CSV file has no test part; give a fraction such as 0.1 instead of "test"')
     table = csv_file.read(Path(settings.path))
     _check_target_name(table, settings.target)
     others = [table.cells(name) for name in table.columns if name != settings.target]
@@ -39,7 +36,9 @@ def load(settings: DataSettings, seed: int) -> DataSet:
     fitted, dropped = _fit(others, train_rows, decimal_comma)
     scaling = {}
     if settings.task == "regression":
-        targets, scaling = _standardised(targets, train_rows, settings.target)
+        name = f'data.target: column "{settings.target}"'
+        mean, std = target_values.fit(targets[train_rows], name)
+        targets, scaling = target_values.scaled(targets, mean, std, name), {"target_mean": mean, "target_std": std}
     shape = (sum(len(column.features) for column in fitted),)
     table_fields = {"columns": fitted, "target": settings.target, "decimal_comma": decimal_comma}
     preprocessing = Preprocessing(settings.task, shape, classes, **table_fields, **scaling)
@@ -49,6 +48,16 @@ def load(settings: DataSettings, seed: int) -> DataSet:
     return DataSet(
         settings.dataset, settings.task, train, validation, None, shape, classes, preprocessing, fingerprint, notes
     )
+
+
+def files(settings: DataSettings) -> tuple[Path, ...]:
+    """The one file."""
+    return (Path(settings.path),)
+
+
+def info(settings: DataSettings, seed: int) -> DataInfo:
+    """Which columns there are, and how many rows: that takes reading them."""
+    return load(settings, seed).info()
 
 
 def features(preprocessing: Preprocessing, table: Table) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -121,18 +130,6 @@ def _target_values(target: Cells, decimal_comma: bool) -> np.ndarray:
     if len(missing):
         raise target.error(target.texts[missing[0]], "the target is missing; fill it in, or remove the row")
     return values[:, None]
-
-
-def _standardised(values: np.ndarray, train_rows: np.ndarray, target: str) -> tuple[np.ndarray, dict[str, float]]:
-    """Targets at mean 0 and standard deviation 1 over the train rows, float32, and how to undo it."""
-    mean, std = float(values[train_rows].mean()), float(values[train_rows].std())
-    if np.ptp(values[train_rows]) == 0 or std == 0:
-        raise InputError(f'data.target: column "{target}" has the same value in every train row')
-    with np.errstate(over="ignore"):
-        scaled = ((values - mean) / std).astype(np.float32)
-    if not np.isfinite(scaled).all():
-        raise InputError(f'data.target: column "{target}" has values too far apart to be scaled')
-    return scaled, {"target_mean": mean, "target_std": std}
 
 
 def _fit(

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
+from engine.errors import InputError
+
 if TYPE_CHECKING:
     from fnwork.run import Run
 
@@ -18,12 +20,15 @@ State = Literal["idle", "running", "stopping"]
 class Training:
     """At most one run in a thread of this process: idle -> running -> stopping -> (the thread has ended) -> idle.
 
-    The thread touches no widget: it sets `run`, `error` and nothing else, and whoever shows them looks on a timer.
+    The thread touches no widget: it sets `run`, `error`, `reading` and nothing else, and whoever shows them looks on a
+    timer.
     """
 
     def __init__(self) -> None:
         self.run: Run | None = None
         self.error: BaseException | None = None
+        self.reading = ""
+        """How far the data are read, before there is a run."""
         self._thread: threading.Thread | None = None
         self._stopping = False
 
@@ -38,7 +43,7 @@ class Training:
         """Make the run and execute it in a new thread. RuntimeError if one has not ended yet."""
         if self.state != "idle":
             raise RuntimeError("a run is still going on")
-        self.run, self.error, self._stopping = None, None, False
+        self.run, self.error, self.reading, self._stopping = None, None, "", False
         self._thread = threading.Thread(target=self._work, args=(make,), name="training", daemon=True)
         self._thread.start()
 
@@ -50,6 +55,12 @@ class Training:
             run.execute()
         except BaseException as error:
             self.error = error
+
+    def tell_reading(self, what: str, done: int, total: int) -> None:
+        """The progress of reading a data set; InputError ends it where a stop was asked for."""
+        if self._stopping:
+            raise InputError("stopped before the run began")
+        self.reading = f"{what}, {done:,} of {total:,}"
 
     def stop(self) -> None:
         """Ask the run to save and stop; returns at once."""

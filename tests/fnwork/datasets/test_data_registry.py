@@ -9,14 +9,19 @@ from fnwork.datasets import DataSettings, info, load
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        (DataSettings("cifar10"), "comes with a later version; this one reads fashion-mini"),
+        (DataSettings("cifar10"), "`fnwork data get cifar10` downloads it"),
+        (DataSettings("mnist"), "`fnwork data get mnist` downloads it"),
+        (DataSettings("image-folder"), "needs path"),
+        (DataSettings("npz"), "needs path"),
+        (DataSettings("text", task="regression"), "has classes"),
+        (DataSettings("text", validation="test"), "no test part"),
         (DataSettings("fashon-mini"), 'is it "fashion-mini"'),
         (DataSettings("fashion-mini", task="regression"), "data.task"),
         (DataSettings("fashion-mini", task="clustering"), 'expected "classification" or "regression"'),
         (DataSettings("fashion-mini", augment=("rotate:3",)), 'got "rotate:3"'),
         (DataSettings("fashion-mini", augment=("crop:0",)), 'got "crop:0"'),
-        (DataSettings("csv", path="x.csv", target="y", augment=("flip",)), "works on images"),
-        (DataSettings("csv", target="y"), "needs the path"),
+        (DataSettings("csv", path="x.csv", target="y", augment=("flip",)), "changes pictures"),
+        (DataSettings("csv", target="y"), "needs path"),
         (DataSettings("csv", path="x.csv", target="y", validation="test"), "no test part"),
     ],
 )

@@ -42,8 +42,10 @@ def test_fashion_mini_is_stratified_and_whole():
 
 
 @pytest.mark.skipif(not image_set.DEBIAN_FASHION_MNIST.is_dir(), reason="needs Debian's dataset-fashion-mnist")
-def test_fashion_mini_is_what_its_script_makes(tmp_path):
-    script = runpy.run_path(str(Path(__file__).parents[3] / "scripts" / "make_fashion_mini.py"))
+def test_fashion_mini_is_what_its_script_makes(tmp_path, monkeypatch):
+    scripts = Path(__file__).parents[3] / "scripts"
+    monkeypatch.syspath_prepend(scripts)
+    script = runpy.run_path(str(scripts / "make_fashion_mini.py"))
     script["make"](image_set.DEBIAN_FASHION_MNIST, tmp_path)
     for file in sorted(tmp_path.iterdir()):
         dimensions = 3 if "images" in file.name else 1
@@ -139,6 +141,19 @@ def test_says_where_it_looked_for_fashion_mnist(tmp_path, monkeypatch):
         info(DataSettings("fashion-mnist"))
     assert str(tmp_path / "debian") in str(error.value)
     assert "data.path" in str(error.value)
+
+
+def test_half_a_download_hides_no_other_place(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("FNWORK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(image_set, "DEBIAN_FASHION_MNIST", folder)
+    kept = tmp_path / "cache" / "datasets" / "fashion-mnist"
+    kept.mkdir(parents=True)
+    (kept / "train-images-idx3-ubyte.gz").write_bytes(b"")
+    assert info(DataSettings("fashion-mnist")).input_shape == (4, 5, 1)
+    for name in ("train-images", "t10k-images"):
+        write(kept / f"{name}-idx3-ubyte", np.zeros((30, 7, 7), np.uint8))
+        write(kept / f"{name.replace('images', 'labels')}-idx1-ubyte", np.zeros(30, np.uint8))
+    assert info(DataSettings("fashion-mnist")).input_shape == (7, 7, 1)
 
 
 def test_refuses_a_fraction_that_leaves_nothing(folder):
