@@ -1,0 +1,49 @@
+"""Passes over flat memory, and what is one of them on a card: pooling and the loss of classification."""
+
+from engine.memory import Array, Scratch
+from engine.ops.cuda.launch import launch
+from engine.ops.operation import operation
+
+
+@operation()
+def dropout(x: Array, out: Array, *, rate: float, counter: tuple[int, int, int, int], work: Scratch) -> None:
+    """As the reference, with the same draws."""
+    seed, epoch, step, layer = counter
+    launch("dropout", x.size, x, out, rate, seed, layer, step, epoch, each=8)
+
+
+def _pool(large: Array, small: Array, positions: Array | None, size: int, backward: int) -> None:
+    images, *shape, _ = small.shape
+    pack = 4 if size == 2 else 1
+    threads = images * -(-small.size // images // pack)
+    launch("max_pool", threads, large, small, positions, backward, pack, size, *large.shape[1:], *shape)
+
+
+@operation()
+def max_pool(x: Array, out: Array, positions: Array | None, *, size: int, work: Scratch) -> None:
+    """As the reference."""
+    _pool(x, out, positions, size, 0)
+
+
+@operation()
+def max_pool_backward(positions: Array, grad: Array, out: Array, *, size: int, work: Scratch) -> None:
+    """As the reference."""
+    if out.shape[1] % size or out.shape[2] % size:
+        out[...] = 0
+    _pool(out, grad, positions, size, 1)
+
+
+@operation()
+def cross_entropy(
+    logits: Array, targets: Array, grad: Array | None, totals: Array, *, smoothing: float, factor: float, work: Scratch
+) -> None:
+    """As the reference."""
+    arrays = (logits, targets, grad, totals)
+    launch("cross_entropy", *logits.shape, *arrays, len(targets.shape) - 1, float(smoothing), factor, grid=(1,))
+
+
+@operation()
+def move_average(value: Array, average: Array, *, momentum: float, factor: float = 1.0, work: Scratch) -> None:
+    """As the reference."""
+    share, kept = momentum * factor, 1.0 - momentum
+    launch("affine", value.size, 1, value, average, None, average, None, 0, share, kept, each=8)

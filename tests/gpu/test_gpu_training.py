@@ -1,0 +1,90 @@
+"""Training on a card: equal to the CPU's, in the memory that was foretold, and how fast beside PyTorch."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import test_ops_cuda_training
+from laboratory import images, of_kind
+
+from engine import zoo
+from engine.trainer import Settings, Trainer
+from tests.bench.workloads import WORKLOADS, made_up
+
+globals().update({name: test for name, test in vars(test_ops_cuda_training).items() if name.startswith("test_")})
+
+RES3 = zoo.layers("res3", {"blocks": 2, "width": 0.5})
+MODES = ["fp32", "mixed"]
+WARM_UP, STEPS = 3, 10
+
+
+def trained(use: str, mode: str, **options) -> tuple[Trainer, list[dict]]:
+    settings = Settings(micro_batch=8, accumulate=2, epochs=2, lr=2e-3, mode=mode, loss_scale=1024.0, **options)
+    trainer = Trainer(RES3, images(96, (24, 24, 3)), settings, use)
+    return trainer, of_kind([*trainer.run()], "epoch")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_run_equals_that_of_the_cpu(mode: str) -> None:
+    _, found = trained("cuda", mode, kernels="cuda")
+    _, expected = trained("cpu", "fp32", kernels="reference")
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours["train_loss"] == pytest.approx(theirs["train_loss"], abs=0.005 if mode == "fp32" else 0.04)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("recompute", ["none", "every:2"])
+def test_memory_is_what_was_foretold(mode: str, recompute: str) -> None:
+    trainer, _ = trained("cuda", mode, kernels="cuda", recompute=recompute)
+    assert trainer.memory.peak == trainer.forecast.peak
+
+
+def our_steps(workload: str, mode: str) -> Iterator[float]:
+    chosen = WORKLOADS[workload]
+    settings = Settings(epochs=1, micro_batch=chosen.batch, mode=mode, kernels="cuda")
+    trainer = Trainer(zoo.layers(chosen.preset), made_up(chosen, WARM_UP + STEPS), settings, "cuda")
+    began = time.perf_counter()
+    for event in trainer.run():
+        if event.kind == "step":
+            yield time.perf_counter() - began
+            began = time.perf_counter()
+
+
+def their_steps(workload: str, mode: str) -> Iterator[float]:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("PyTorch has no CUDA here")
+    from tests.bench.torch_peer import Network
+
+    chosen = WORKLOADS[workload]
+    network = Network(zoo.layers(chosen.preset), chosen.input_shape, 10, False).cuda()
+    optimizer, scaler = torch.optim.AdamW(network.parameters()), torch.amp.GradScaler(enabled=mode == "mixed")
+    x = torch.randn(chosen.batch, chosen.input_shape[2], *chosen.input_shape[:2], device="cuda")
+    targets = torch.randint(0, 10, (chosen.batch,), device="cuda")
+    for _ in range(WARM_UP + STEPS):
+        began = time.perf_counter()
+        with torch.autocast("cuda", torch.float16, enabled=mode == "mixed"):
+            loss = torch.nn.functional.cross_entropy(network(x), targets)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        torch.cuda.synchronize()
+        yield time.perf_counter() - began
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("workload", WORKLOADS)
+def test_speed(workload: str, mode: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Printed, not judged."""
+    ours = 1e3 * statistics.median([*our_steps(workload, mode)][WARM_UP:])
+    with capsys.disabled():
+        print(f"\n{workload} {mode}: {ours:.1f} ms a step", end="")
+    theirs = 1e3 * statistics.median([*their_steps(workload, mode)][WARM_UP:])
+    with capsys.disabled():
+        print(f", PyTorch {theirs:.1f} ms, ratio {ours / theirs:.2f}")
+    assert np.isfinite(ours)
