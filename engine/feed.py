@@ -1,11 +1,15 @@
 """Micro-batches on the device: the loaders of a data set's parts over the slots of the learner."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
 
 import numpy as np
 
 from engine.data import Batch, DataSet, Loader, Part, Slot
-from engine.device import Device
+from engine.data.augment import Augmentation
+from engine.device import Card, Device
 from engine.errors import InputError
 from engine.learner import Learner
 from engine.memory import Array
@@ -14,10 +18,11 @@ from engine.memory import Array
 class Feed:
     """One part at a time: asking for another one's batches ends those of the one before, since all share the slots."""
 
-    def __init__(self, data: DataSet, learner: Learner, device: Device, seed: int, augment: Sequence[str]) -> None:
-        self._data, self._learner, self._device = data, learner, device
-        self._seed, self._augment = seed, augment
-        self._slots = self._host_slots()
+    def __init__(self, data: DataSet, learner: Learner, device: Device, seed: int, augment: Augmentation) -> None:
+        self._data, self._seed = data, seed
+        pairs = [*zip(learner.inputs, learner.targets, strict=True)]
+        self._copies = _Copies(device, pairs) if device.is_cuda else None
+        self._slots = self._copies.slots if self._copies else [Slot(*pair) for pair in pairs]
         self._train = Loader(data.train, data.preprocessing, self._slots, seed=seed, augment=augment, shuffle=True)
         self._current = self._train
 
@@ -57,22 +62,41 @@ class Feed:
     def _begin(self, loader: Loader, epoch: int, start: int) -> Iterator[Batch]:
         self._current.close()
         self._current = loader
-        batches = loader.batches(epoch, start)
-        return map(self._on_device, batches) if self._device.is_cuda else batches
-
-    def _host_slots(self) -> list[Slot]:
-        """Where batches are prepared: the ledger's own data arrays on the CPU, buffers of the host for a card."""
-        pairs = zip(self._learner.inputs, self._learner.targets, strict=True)
-        if self._device.is_cuda:
-            pairs = ([np.empty(array.shape, array.dtype) for array in pair] for pair in pairs)
-        return [Slot(*pair) for pair in pairs]
-
-    def _on_device(self, batch: Batch) -> Batch:
-        inputs, targets = self._learner.inputs[0], self._learner.targets[0]
-        return Batch(_copied(batch.inputs, inputs), _copied(batch.targets, targets), batch.count)
+        begin = partial(loader.batches, epoch, start)
+        return self._copies.ahead(begin) if self._copies else begin()
 
 
-def _copied(host: np.ndarray, target: Array) -> Array:
-    rows = target[: len(host)]
-    rows.set(host)
-    return rows
+class _Copies:
+    """Batches on a card, by its two slots in turn: while one is worked on, a stream of its own copies the next.
+
+    Events keep the order of both streams; the host waits for copies alone, since the loader writes over their source.
+    """
+
+    def __init__(self, card: Card, arrays: Sequence[tuple[Array, Array]]) -> None:
+        self._card, self._arrays, cuda = card, arrays, card.cupy.cuda
+        self._stream, self._read = cuda.Stream(non_blocking=True), [cuda.Event(disable_timing=True) for _ in arrays]
+        self.slots = [Slot(*map(card.pinned, pair)) for pair in arrays]
+
+    def ahead(self, begin: Callable[[], Iterator[Batch]]) -> Iterator[Batch]:
+        """The batches of a loader that begins now, each on the card when it is handed out.
+
+        No work on a slot may be left from before: the learner reads its sums at the end of all it does. A copy that is
+        left comes before the new ones.
+        """
+        ready = None
+        for number, batch in enumerate(chain(begin(), (None,))):
+            following = batch and self._send(batch, number % 2)
+            if ready:
+                yield ready
+                with self._card.current():
+                    self._read[(number - 1) % 2].record()
+            self._stream.synchronize()
+            ready = following
+
+    def _send(self, batch: Batch, slot: int) -> Batch:
+        """Begins to copy into a slot, once the work on what lay in it before is done."""
+        self._stream.wait_event(self._read[slot])
+        inputs, targets = (array[: batch.count] for array in self._arrays[slot])
+        inputs.set(batch.inputs, stream=self._stream)
+        targets.set(batch.targets, stream=self._stream)
+        return replace(batch, inputs=inputs, targets=targets)

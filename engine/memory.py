@@ -6,7 +6,7 @@ it, learns how large the arena has to be, and the real run then allocates exactl
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -49,13 +49,13 @@ class ArraySpec:
 
 
 class BudgetExceeded(RunError):
-    """The next array would take the run over its memory budget; `by_category` is the ledger at that moment."""
+    """The next array would take the run over its memory budget, or `what` else; `by_category` is the ledger then."""
 
-    def __init__(self, needed: int, budget: int, by_category: dict[str, int], advice: str = "") -> None:
+    def __init__(self, needed: int, budget: int, by_category: dict[str, int], advice: str = "", what: str = "") -> None:
         self.needed, self.budget, self.by_category = needed, budget, by_category
         breakdown = ", ".join(f"{name} {size / 2**20:.1f}" for name, size in by_category.items() if size)
         super().__init__(
-            f"memory budget exceeded: {needed / 2**20:.1f} MiB needed, {budget / 2**20:.1f} MiB allowed "
+            f"{what or 'memory budget exceeded'}: {needed / 2**20:.1f} MiB needed, {budget / 2**20:.1f} MiB allowed "
             f"(MiB by category: {breakdown})" + (f". {advice}" if advice else "")
         )
 
@@ -127,7 +127,7 @@ class Memory:
     """The ledger and its pool.
 
     `allocate(bytes)` makes one-dimensional uint8 storage; None runs on shapes alone. `alignment` is what sizes round
-    up to (512 as CuPy's pool on CUDA). `budget` in bytes, 0 for none.
+    up to (512 as CuPy's pool on CUDA). `budget` in bytes, 0 for none. `guard` makes what work on the arrays stands in.
     """
 
     allocate: Callable[[int], Array] | None = None
@@ -138,6 +138,7 @@ class Memory:
     total: int = 0
     outside: int = 0
     timeline: list[TimelinePoint] | None = None
+    guard: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def __post_init__(self) -> None:
         self.peak: dict[str, int] = {"total": 0, **self.bytes}
@@ -192,7 +193,7 @@ class Memory:
         return block.array
 
     def adopt(self, size: int, category: str) -> None:
-        """Enters memory that lives outside the pool for the whole run, such as the data set itself."""
+        """Enters memory that lives outside the pool, such as the data set itself; a negative size takes it out."""
         self.outside += size
         self._enter(category, size)
 
