@@ -1,90 +1,149 @@
-"""New inputs for a trained model, read from files: pictures of any kind, and tables."""
+"""New inputs for a trained model, read from files: pictures of any kind, tables, arrays, texts."""
 
-from collections.abc import Sequence
+import os
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
 
 from engine.data import Preprocessing
 from engine.errors import InputError
-from fnwork.datasets import csv_file, table_set
-from fnwork.files import reason
+from fnwork.datasets import columns as table_columns
+from fnwork.datasets import csv_file, npz_set, picture, table_set, text_set
 from fnwork.text import harmless
+
+MOST_INPUTS = 256
+MOST_BYTES = 1 << 26
+
+# How the columns are named of a model that was trained on an array, and of one that was trained on a text.
+_NUMBERED = re.compile(r"x\d+")
+_CHARACTER = re.compile(r"character -\d+")
 
 
 @dataclass(frozen=True)
-class Inputs:
-    """`values` as a data set's part holds them, a name for each of them, and sentences about what was done to them."""
+class Piece:
+    """Some inputs: `values` as a data set's part holds them, and a name for each of them."""
 
     values: np.ndarray
-    names: tuple[str, ...]
-    notes: tuple[str, ...]
-    faults: tuple[str, ...] = ()
+    names: Sequence[str]
 
 
-def read(files: Sequence[Path], preprocessing: Preprocessing) -> Inputs:
-    """The inputs of all files that can be read: one a picture, one a row of a table; `faults` names the other files.
+def piece_size(shape: Sequence[int]) -> int:
+    """How many inputs of this shape are held in memory at a time."""
+    return max(1, min(MOST_INPUTS, MOST_BYTES // prod(shape)))
 
-    InputError where none can be read.
+
+class Inputs:
+    """The inputs of files and folders: one a picture, a row of a table, a row of an array, or a text.
+
+    Iterating reads them in pieces: some pictures, or one file of the other kinds. Meanwhile `faults` names the files
+    that cannot be read, and `notes` tells, in the order of its keys, what was done to the others.
     """
-    parts, faults = [], []
-    for file in files:
+
+    def __init__(self, files: Sequence[Path], preprocessing: Preprocessing):
+        self._files = files
+        self._preprocessing = preprocessing
+        self._columns = [column.name for column in preprocessing.columns]
+        self.notes: dict[str, None] = {}
+        self.faults: list[str] = []
+
+    def __iter__(self) -> Iterator[Piece]:
+        waiting: list[Piece] = []
+        count, enough = 0, piece_size(self._preprocessing.input_shape)
+        for file in self._found():
+            try:
+                waiting.append(self._read(file))
+            except InputError as error:
+                self.faults.append(str(error))
+                continue
+            count += len(waiting[-1].names)
+            if count >= enough:
+                yield _joined(waiting)
+                waiting, count = [], 0
+        if waiting:
+            yield _joined(waiting)
+
+    @property
+    def _takes_pictures(self) -> bool:
+        return len(self._preprocessing.input_shape) == 3
+
+    def _found(self) -> Iterator[Path]:
+        """The files that are meant; a folder stands for the pictures in it."""
+        for path in self._files:
+            if not (self._takes_pictures and os.path.isdir(path)):
+                yield path
+                continue
+            inside = pictures_in(path)
+            if not inside:
+                self.faults.append(f"{harmless(path)}: a folder with no picture in it")
+            yield from inside
+
+    def _read(self, file: Path) -> Piece:
+        if self._columns and all(map(_CHARACTER.fullmatch, self._columns)):
+            return self._read_text(file)
+        if file.suffix.lower() == ".npz" and all(map(_NUMBERED.fullmatch, self._columns)):
+            return self._read_array(file)
+        return self._read_picture(file) if self._takes_pictures else self._read_table(file)
+
+    def _read_table(self, file: Path) -> Piece:
+        if file.is_dir() or file.suffix.lower() not in (".csv", ".tsv", ".txt"):
+            raise InputError(f"{harmless(file)}: the model was trained on a table, so a .csv file is expected")
+        table = csv_file.read(file)
+        values, notes = table_set.features(self._preprocessing, table)
+        self.notes |= dict.fromkeys(f"{file}: {note}" for note in notes)
+        return Piece(values, [f"{file}:{line}" for line in table.lines])
+
+    def _read_picture(self, file: Path) -> Piece:
         try:
-            parts.append((_read_table if preprocessing.columns else _read_image)(file, preprocessing))
+            pixels = picture.read(file, *self._preprocessing.input_shape)
         except InputError as error:
-            faults.append(str(error))
-    if not parts:
-        raise InputError("\n".join(faults))
-    return Inputs(
-        np.concatenate([part.values for part in parts]),
-        tuple(name for part in parts for name in part.names),
-        tuple(note for part in parts for note in part.notes),
-        tuple(faults),
-    )
+            raise InputError(f"{harmless(file)}: {error}") from None
+        return Piece(pixels[None], [str(file)])
 
+    def _read_array(self, file: Path) -> Piece:
+        shape = self._preprocessing.input_shape
+        arrays = npz_set.read(file, ("x",))
+        if "x" not in arrays:
+            raise InputError(f"{harmless(file)}: has no array x; np.savez(file, x=x) names it so")
+        values = npz_set.checked_inputs(file, "x", arrays["x"])
+        expected = ("samples", *shape) if self._takes_pictures else ("samples", "columns")
+        if values.ndim != len(expected) or (self._takes_pictures and values.shape[1:] != shape):
+            found, wanted = arrays["x"].shape, ", ".join(map(str, expected))
+            raise InputError(f"{harmless(file)}: x has the shape {found}; the model was trained on ({wanted})")
+        if not self._takes_pictures:
+            try:
+                values, notes = npz_set.features(self._preprocessing, values)
+            except InputError as error:
+                raise InputError(f"{harmless(file)}: {error}") from None
+            self.notes |= dict.fromkeys(f"{file}: {note}" for note in notes)
+        return Piece(values, [f"{file}:{row}" for row in range(len(values))])
 
-def _read_table(file: Path, preprocessing: Preprocessing) -> Inputs:
-    if file.suffix.lower() not in (".csv", ".tsv", ".txt"):
-        raise InputError(f"{harmless(file)}: the model was trained on a table, so a .csv file is expected")
-    table = csv_file.read(file)
-    values, notes = table_set.features(preprocessing, table)
-    return Inputs(values, tuple(f"{file}:{line}" for line in table.lines), tuple(f"{file}: {note}" for note in notes))
-
-
-def _read_image(file: Path, preprocessing: Preprocessing) -> Inputs:
-    height, width, channels = preprocessing.input_shape
-    try:
-        with Image.open(file) as picture:
-            upright = _opaque(ImageOps.exif_transpose(picture))
-            shape = (upright.height, upright.width)
-            converted = upright.convert("L" if channels == 1 else "RGB")
-            pixels = np.asarray(
-                converted.resize((width, height), Image.Resampling.BOX if shape > (height, width) else 3)
+    def _read_text(self, file: Path) -> Piece:
+        """The end of a text: what is predicted is the character that follows."""
+        columns = self._preprocessing.columns
+        text = text_set.read(file)
+        if len(text) < len(columns):
+            raise InputError(
+                f"{harmless(file)}: {len(text)} characters, but the model looks at the last {len(columns)}"
             )
-    except FileNotFoundError:
-        raise InputError(f"{harmless(file)}: there is no such file") from None
-    except UnidentifiedImageError:
-        raise InputError(f"{harmless(file)}: not a picture of any kind that is known") from None
-    except IsADirectoryError:
-        raise InputError(f"{harmless(file)}: this is a folder; expected a picture") from None
-    except OSError as error:
-        raise InputError(f"{harmless(file)}: not a picture that can be read: {harmless(reason(error))}") from None
-    except (ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise InputError(f"{harmless(file)}: not a picture that can be read: {harmless(error)}") from None
-    notes = ()
-    if shape != (height, width):
-        notes = (f"{file}: {shape[1]}x{shape[0]} pixels, scaled to the {width}x{height} that the model was trained on",)
-    return Inputs(pixels.reshape(1, height, width, channels), (str(file),), notes)
+        last = zip(columns, text[-len(columns) :], strict=True)
+        features = [table_columns.encode_category(column, character)[0] for column, character in last]
+        return Piece(np.concatenate(features, axis=1), [str(file)])
 
 
-def _opaque(picture: Image.Image) -> Image.Image:
-    """The picture on white where it is transparent, and 16 bits a pixel brought down to 8."""
-    if picture.mode.startswith("I") or picture.mode == "F":
-        values = np.asarray(picture, np.float64)
-        return Image.fromarray(np.clip(values / 257 if values.max() > 255 else values, 0, 255).astype(np.uint8))
-    if picture.has_transparency_data:
-        layered = picture.convert("RGBA")
-        return Image.alpha_composite(Image.new("RGBA", layered.size, "white"), layered)
-    return picture
+def _joined(pieces: list[Piece]) -> Piece:
+    names = [name for piece in pieces for name in piece.names]
+    return Piece(np.concatenate([piece.values for piece in pieces]), names)
+
+
+def pictures_in(folder: Path) -> list[Path]:
+    """The pictures in a folder and in those below it, by their names' endings; what is hidden is left out."""
+    found = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        files = (Path(place, name) for name in sorted(names) if not name.startswith("."))
+        found += [file for file in files if file.suffix.lower() in picture.suffixes()]
+    return found

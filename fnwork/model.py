@@ -1,7 +1,7 @@
 """A trained model, from a run's best weights: predicting without the data set, testing with it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +9,9 @@ import numpy as np
 from engine.data import DataSet, Part, Preprocessing
 from engine.errors import InputError
 from engine.trainer import Settings, Trainer
-from fnwork import checkpoint, datasets, prepare
+from fnwork import checkpoint, datasets, prepare, scores
+from fnwork.datasets import Progress, silent
+from fnwork.inputs import piece_size
 from fnwork.run_folder import BEST, LAST, RunReader
 from fnwork.text import harmless
 
@@ -19,7 +21,8 @@ def weights_file(folder: Path) -> Path:
     for name in (BEST, LAST):
         if (folder / name).is_file():
             return folder / name
-    raise InputError(f"{harmless(folder.name)} has no weights yet: it ended before its first checkpoint")
+    why = "it ended before its first checkpoint, or its record alone was kept"
+    raise InputError(f"{harmless(folder.name)} has no weights: {why}")
 
 
 @dataclass(frozen=True)
@@ -49,15 +52,49 @@ def _stand_in(preprocessing: Preprocessing) -> DataSet:
     return DataSet("none", preprocessing.task, part, part, None, shape, preprocessing.classes, preprocessing, "")
 
 
-def test(folder: Path) -> dict[str, float]:
-    """Loss and metrics of the best weights on the test part of the run's data."""
-    spec = prepare.spec_of(RunReader(folder).resolved(), str(folder / "resolved.toml"))
-    data_set = datasets.load(prepare.data_settings(spec, folder), spec.seed)
+@dataclass(frozen=True)
+class Tested:
+    """`results` are loss and metrics of the test part. `confusion` counts its samples by their class (rows) and by the
+    class they were taken for (columns); it is None for a regression, which has a `target` instead."""
+
+    results: dict[str, float]
+    classes: tuple[str, ...]
+    confusion: np.ndarray | None
+    target: str
+    notes: tuple[str, ...]
+
+
+def test(folder: Path, progress: Progress = silent) -> Tested:
+    """The best weights on the test part of the run's data; InputError where it has none, or is another data set now.
+
+    `progress` is told how far the data are read.
+    """
+    resolved = RunReader(folder).resolved()
+    spec = prepare.spec_of(resolved, str(folder / "resolved.toml"))
+    data_set = datasets.load(prepare.data_settings(spec, folder), spec.seed, progress)
     if data_set.test is None:
         used = spec.data.validation == "test"
         why = "it served as the validation part" if used else f"{spec.data.dataset} has none"
         raise InputError(f"{harmless(folder.name)} has no test part: {why}")
     state, context = checkpoint.load(weights_file(folder))
-    trainer = Trainer(context.layers, data_set, prepare.trainer_settings(spec), spec.device.use)
+    stored, notes = checkpoint.preprocessing(state), ()
+    if data_set.fingerprint != resolved.get(prepare.USED, {}).get("data_fingerprint"):
+        if (data_set.classes, data_set.input_shape) != (stored.classes, stored.input_shape):
+            raise InputError(f"{harmless(folder.name)}: the data has other classes or shapes than it was trained with")
+        notes = ("the data changed since the run began; these are the results on the data as they are now",)
+    trainer = Trainer(
+        context.layers, replace(data_set, preprocessing=stored), prepare.trainer_settings(spec), spec.device.use
+    )
     trainer.load_weights(state.arrays)
-    return trainer.evaluate("test")
+    results = trainer.evaluate("test")
+    if data_set.task == "regression":
+        return Tested(results, (), None, stored.target, notes)
+    predicted = [trainer.predict(inputs).argmax(axis=1) for inputs in _pieces(data_set.test.inputs)]
+    confusion = scores.confusion(data_set.test.targets, np.concatenate(predicted), len(stored.classes))
+    return Tested(results, stored.classes, confusion, "", notes)
+
+
+def _pieces(inputs: np.ndarray) -> Iterator[np.ndarray]:
+    size = piece_size(inputs.shape[1:])
+    for begin in range(0, len(inputs), size):
+        yield inputs[begin : begin + size]

@@ -5,12 +5,11 @@
 600 training and 100 test images of every class, drawn with a fixed seed; the same source always gives the same files.
 """
 
-import gzip
-import struct
 import sys
 from pathlib import Path
 
 import numpy as np
+from idx_files import write
 
 from fnwork.datasets import idx
 
@@ -24,13 +23,6 @@ def chosen(labels: np.ndarray, each: int, random: np.random.Generator) -> np.nda
     """Positions of `each` samples of every class, in the order of the source."""
     rows = [random.choice(np.flatnonzero(labels == label), each, replace=False) for label in range(CLASSES)]
     return np.sort(np.concatenate(rows))
-
-
-def write(path: Path, array: np.ndarray) -> None:
-    """Write an IDX file; no name and no time go into the gzip header, so that the bytes depend on the data alone."""
-    header = struct.pack(f">4B{array.ndim}I", 0, 0, 8, array.ndim, *array.shape)
-    with path.open("wb") as raw, gzip.GzipFile("", "wb", 9, raw, mtime=0) as packed:
-        packed.write(header + array.tobytes())
 
 
 def make(source: Path, target: Path) -> None:
