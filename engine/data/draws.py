@@ -2,7 +2,7 @@
 
 import numpy as np
 
-SPLIT, ORDER, AUGMENT = 1, 2, 3
+SPLIT, ORDER, AUGMENT, FLIP = 1, 2, 3, 4
 
 _WORD = 2**64 - 1
 

@@ -1,24 +1,29 @@
 """Batches, prepared by a background thread into slots that the caller owns."""
 
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
-from queue import SimpleQueue
+from itertools import islice
+from math import prod
 
 import numpy as np
 
-from engine.data import augment, draws
-from engine.data.augment import Augmentation, Draws
+from engine.data import draws
+from engine.data.augment import NOTHING, WHOLE, Augmentation, augmented, draw, mixed
 from engine.data.dataset import Part
 from engine.data.preprocessing import Preprocessing
 from engine.errors import InputError
 
+PIECE_BYTES = 1 << 17  # of images that are prepared at a time
+
 
 @dataclass(frozen=True)
 class Slot:
-    """Room for one micro-batch: inputs (micro_batch, *input_shape) float32 or float16, targets as the part's."""
+    """Room for one micro-batch: inputs (micro_batch, *input_shape) float32 or float16, targets as the part's, or
+    (micro_batch, classes) float32 for the share of each class.
+    """
 
     inputs: np.ndarray
     targets: np.ndarray
@@ -31,9 +36,6 @@ class Batch:
     inputs: np.ndarray
     targets: np.ndarray
     count: int
-
-
-Job = Callable[[Slot], Batch]  # prepares one batch in a slot
 
 
 class Loader:
@@ -50,172 +52,123 @@ class Loader:
         slots: Sequence[Slot],
         *,
         seed: int,
-        augment: Sequence[str] = (),
+        augment: Augmentation = NOTHING,
         shuffle: bool,
     ):
         self.waited = 0.0
         self._part, self._slots = part, tuple(slots)
         self._seed, self._shuffle = seed, shuffle
         self._micro_batch = len(slots[0].inputs)
-        self._copier = _copier(part, preprocessing, slots[0].inputs.dtype, augment)
-        self._production: _Production | None = None
-
-    @property
-    def scratch_bytes(self) -> int:
-        """Bytes held besides the slots while an epoch runs: the order of the samples, their draws, one index image."""
-        return len(self._part) * np.dtype(np.intp).itemsize + self._copier.scratch_bytes
+        if part.inputs.dtype == np.uint8:
+            self._source = _Images(part, preprocessing, slots[0].inputs.dtype, augment)
+        elif augment:
+            raise InputError("data.augment works on images; this data set is a table")
+        else:
+            self._source = _Tables(part)
+        self._thread: ThreadPoolExecutor | None = None
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch from number `start` (0-based) on; an epoch still running is abandoned."""
         self.close()
-        self._production = _Production(self._slots, self._jobs(epoch, start))
-        return self._consume(self._production)
+        samples = len(self._part)
+        random = draws.generator(self._seed, draws.ORDER, epoch)
+        self._source.begin(self._seed, epoch, random.permutation(samples) if self._shuffle else np.arange(samples))
+        self._thread = ThreadPoolExecutor(1, "data")
+        return self._produce(self._thread, iter(range(start, -(-samples // self._micro_batch))))
 
     def close(self) -> None:
         """Stop the background thread and wait for its end; the slots are the caller's again."""
-        if self._production is not None:
-            self._production.stop()
-            self._production = None
+        if self._thread is not None:
+            self._thread.shutdown(cancel_futures=True)
+            self._thread = None
 
-    def _consume(self, production: "_Production") -> Iterator[Batch]:
+    def _produce(self, thread: ThreadPoolExecutor, numbers: Iterator[int]) -> Iterator[Batch]:
+        """Has a batch prepared in every slot, and the next one in a slot when its batch was worked on."""
         try:
-            while True:
+            ahead = deque(thread.submit(self._fill, number) for number in islice(numbers, len(self._slots)))
+            while ahead:
                 began = time.perf_counter()
-                ready = production.next()
+                batch = ahead.popleft().result()
                 self.waited += time.perf_counter() - began
-                if ready is None:
-                    return
-                slot, batch = ready
                 yield batch
-                production.free.put(slot)
+                if self._thread is not thread:
+                    raise RuntimeError("the loader was closed, or began another epoch, in the middle of this one")
+                ahead.extend(thread.submit(self._fill, number) for number in islice(numbers, 1))
         finally:
-            production.stop()
+            thread.shutdown(cancel_futures=True)
 
-    def _jobs(self, epoch: int, start: int) -> Iterator[Job]:
-        samples = len(self._part)
-        random = draws.generator(self._seed, draws.ORDER, epoch)
-        order = random.permutation(samples) if self._shuffle else np.arange(samples)
-        self._copier.begin(self._seed, epoch)
-        for begin in range(start * self._micro_batch, samples, self._micro_batch):
-            span = slice(begin, min(begin + self._micro_batch, samples))
-            yield partial(self._fill, order[span], span)
-
-    def _fill(self, rows: np.ndarray, places: slice, slot: Slot) -> Batch:
-        """Prepares the samples `rows`, which stand at `places` of the epoch."""
-        inputs, targets = slot.inputs[: len(rows)], slot.targets[: len(rows)]
-        self._copier.copy(rows, places, inputs)
-        np.take(self._part.targets, rows, axis=0, out=targets, mode="clip")
-        return Batch(inputs, targets, len(rows))
+    def _fill(self, number: int) -> Batch:
+        """Prepares a batch of the epoch in the slot whose turn it is."""
+        slot, begin = self._slots[number % len(self._slots)], number * self._micro_batch
+        places = np.arange(begin, min(begin + self._micro_batch, len(self._part)))
+        inputs, targets = slot.inputs[: len(places)], slot.targets[: len(places)]
+        self._source.fill(places, inputs, targets)
+        return Batch(inputs, targets, len(places))
 
 
-class _Production:
-    """One epoch's background thread, and the two queues between it and the consumer: free slots and ready batches."""
-
-    def __init__(self, slots: Sequence[Slot], jobs: Iterator[Job]):
-        self.free: SimpleQueue[Slot | None] = SimpleQueue()
-        self._ready: SimpleQueue[tuple[Slot, Batch] | BaseException | None] = SimpleQueue()
-        self._stopping = False
-        for slot in slots:
-            self.free.put(slot)
-        self._thread = threading.Thread(target=self._run, args=(jobs,), name="data", daemon=True)
-        self._thread.start()
-
-    def next(self) -> tuple[Slot, Batch] | None:
-        """The next batch and its slot, None after the last; what went wrong in the thread is raised here."""
-        item = None if self._stopping else self._ready.get()
-        if self._stopping:
-            raise RuntimeError("the loader was closed, or began another epoch, in the middle of this one")
-        if isinstance(item, BaseException):
-            raise item
-        return item
-
-    def stop(self) -> None:
-        self._stopping = True
-        self.free.put(None)
-        self._thread.join()
-
-    def _run(self, jobs: Iterator[Job]) -> None:
-        try:
-            for job in jobs:
-                slot = self.free.get()
-                if self._stopping:
-                    break
-                self._ready.put((slot, job(slot)))
-        except BaseException as error:
-            self._ready.put(error)
-        self._ready.put(None)
-
-
-def _copier(part: Part, preprocessing: Preprocessing, dtype: np.dtype, names: Sequence[str]):
-    augmentation = augment.parse(names)
-    if part.inputs.dtype == np.uint8:
-        return _ImageCopier(part.inputs, preprocessing.pixel_table(dtype), augmentation)
-    if augmentation:
-        raise InputError("data.augment works on images; this data set is a table")
-    return _PlainCopier(part.inputs)
-
-
-class _PlainCopier:
+class _Tables:
     """Copies rows that are prepared already, casting to the slot's type."""
 
-    scratch_bytes = 0
+    def __init__(self, part: Part):
+        self._part = part
 
-    def __init__(self, inputs: np.ndarray):
-        self._inputs = inputs
+    def begin(self, seed: int, epoch: int, order: np.ndarray) -> None:
+        self._order = order
 
-    def begin(self, seed: int, epoch: int) -> None:
-        pass
-
-    def copy(self, rows: np.ndarray, span: slice, out: np.ndarray) -> None:
-        if out.dtype == self._inputs.dtype:
-            np.take(self._inputs, rows, axis=0, out=out, mode="clip")
-            return
+    def fill(self, places: np.ndarray, inputs: np.ndarray, targets: np.ndarray) -> None:
+        rows = self._order[places]
+        np.take(self._part.targets, rows, axis=0, out=targets, mode="clip")
         with np.errstate(over="ignore"):  # beyond half precision is inf, which the window's check finds
-            for row, target in zip(rows, out, strict=True):
-                target[...] = self._inputs[row]
+            inputs[...] = self._part.inputs[rows]
 
 
-class _ImageCopier:
-    """Normalises and augments images in one pass.
+class _Images:
+    """Augments and normalises images, some at a time so that what lies between stays in the processor's cache.
 
-    Every byte is looked up in a table of normalised values: a cast to float16 costs several times as much. The table
-    ends with a 0, the channel's mean after normalisation: crops look it up where they reach past the image's border.
+    Every byte is looked up in a table of normalised values: a cast to float16 costs several times as much.
     """
 
-    def __init__(self, images: np.ndarray, table: np.ndarray, augmentation: Augmentation):
-        height, width, channels = images.shape[1:]
-        augmentation.check(images.shape[1:])
-        self._images = images
-        self._augmentation = augmentation
-        self._table = np.append(table.ravel(), table.dtype.type(0))
-        self._padding_place = table.size
-        # Where each channel's values begin in the flat table, for a whole row of pixels.
-        self._begins = np.tile(np.arange(channels) * 256, (width, 1))
-        self._places = np.empty((height, width, channels), np.intp)
-        self._draws: Draws | None = None
+    def __init__(self, part: Part, preprocessing: Preprocessing, dtype: np.dtype, how: Augmentation):
+        how.check(part.inputs.shape[1:])
+        self._part, self._how = part, how
+        table = preprocessing.pixel_table(dtype)
+        self._table, self._begins = table.ravel(), np.arange(len(table)) * table.shape[1]
+        self._colour = np.rint(preprocessing.channel_mean).astype(np.uint8)
+        self._piece = max(1, PIECE_BYTES // prod(part.inputs.shape[1:]))
 
-    @property
-    def scratch_bytes(self) -> int:
-        per_sample = 5 * len(self._images) if self._augmentation else 0
-        return self._table.nbytes + self._begins.nbytes + self._places.nbytes + per_sample
+    def begin(self, seed: int, epoch: int, order: np.ndarray) -> None:
+        self._order = order
+        self._draws = draw(self._how, seed, epoch, order, self._part.inputs.shape[1:]) if self._how else None
 
-    def begin(self, seed: int, epoch: int) -> None:
-        if self._augmentation:
-            self._draws = augment.draw(self._augmentation, seed, epoch, len(self._images))
+    def fill(self, places: np.ndarray, inputs: np.ndarray, targets: np.ndarray) -> None:
+        for first in range(0, len(places), self._piece):
+            piece = slice(first, first + self._piece)
+            pixels = self._pixels(places[piece])
+            np.take(self._table, pixels + self._begins, out=inputs[piece], mode="clip")
+        if targets.ndim == self._part.targets.ndim:
+            np.take(self._part.targets, self._order[places], axis=0, out=targets, mode="clip")
+        else:
+            self._fill_shares(places, targets)
 
-    def copy(self, rows: np.ndarray, span: slice, out: np.ndarray) -> None:
-        for row, place, target in zip(rows, range(span.start, span.stop), out, strict=True):
-            image = self._images[row]
-            if self._draws is None:
-                np.add(image, self._begins, out=self._places)
-            else:
-                self._place_augmented(image, self._draws.shift[place], self._draws.flip[place])
-            np.take(self._table, self._places, out=target, mode="clip")
+    def _pixels(self, places: np.ndarray) -> np.ndarray:
+        """The augmented images at places of the epoch, uint8."""
+        if not self._how.mixup:
+            return self._alone(places)
+        drawn = self._draws.at(places)
+        return mixed(self._alone(places), self._alone(drawn.partner), drawn.share)
 
-    def _place_augmented(self, image: np.ndarray, shift: np.ndarray, flip: bool) -> None:
-        if flip:
-            image = image[:, ::-1]
-        to_rows, from_rows = augment.shifted(image.shape[0], int(shift[0]))
-        to_columns, from_columns = augment.shifted(image.shape[1], int(shift[1]))
-        self._places[...] = self._padding_place
-        np.add(image[from_rows, from_columns], self._begins[from_columns], out=self._places[to_rows, to_columns])
+    def _alone(self, places: np.ndarray) -> np.ndarray:
+        """The same before they are mixed with others."""
+        images = self._part.inputs[self._order[places]]
+        return augmented(images, self._how, self._draws.at(places), self._colour) if self._draws else images
+
+    def _fill_shares(self, places: np.ndarray, targets: np.ndarray) -> None:
+        """The share of each class in each image, a row of probabilities."""
+        classes, rows = self._part.targets, np.arange(len(places))
+        targets[...] = 0
+        targets[rows, classes[self._order[places]]] = 1
+        if self._draws is not None:
+            drawn = self._draws.at(places)
+            share = drawn.share[:, None].astype(np.float32) / WHOLE
+            targets *= share
+            targets[rows, classes[self._order[drawn.partner]]] += 1 - share[:, 0]

@@ -8,6 +8,8 @@ import numpy as np
 
 from engine.errors import InputError
 
+_PIECE_PIXELS = 1 << 18
+
 
 @dataclass(frozen=True)
 class Column:
@@ -83,11 +85,12 @@ class Preprocessing:
 
 def fit_images(train_images: np.ndarray, classes: tuple[str, ...]) -> Preprocessing:
     """Mean and standard deviation of every channel of the train images (samples, height, width, channels), uint8."""
-    channels = train_images.shape[3]
+    height, width, channels = train_images.shape[1:]
     counts = np.zeros((channels, 256), np.int64)
-    for begin in range(0, len(train_images), 1024):
+    step = max(1, _PIECE_PIXELS // (height * width))
+    for begin in range(0, len(train_images), step):
         # A histogram is exact and needs no float copy of the images; in pieces, because bincount widens its input.
-        piece = train_images[begin : begin + 1024]
+        piece = train_images[begin : begin + step]
         for channel in range(channels):
             counts[channel] += np.bincount(piece[..., channel].ravel(), minlength=256)
     pixels = np.arange(256)

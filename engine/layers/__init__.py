@@ -1,12 +1,14 @@
 """All layer types by the name they have in a spec; the constructor's arguments are the keys of the layer's table."""
 
 from engine.layers.activation import GELU, Dropout, ReLU, SiLU
+from engine.layers.attention import ChannelAttention, EfficientChannelAttention, PositionAttention, SqueezeExcitation
 from engine.layers.base import Builder, Layer, LayerError, Parameter, Pass, Saved, Tables
 from engine.layers.conv import Conv
 from engine.layers.linear import Flatten, Linear
 from engine.layers.norm import BatchNorm, LayerNorm
 from engine.layers.pool import AveragePool, GlobalAverage, MaxPool
 from engine.layers.residual import Residual
+from engine.layers.whiten import Whiten
 
 LAYERS: dict[str, type[Layer]] = {
     "linear": Linear,
@@ -22,6 +24,11 @@ LAYERS: dict[str, type[Layer]] = {
     "average_pool": AveragePool,
     "global_average": GlobalAverage,
     "residual": Residual,
+    "whiten": Whiten,
+    "se": SqueezeExcitation,
+    "eca": EfficientChannelAttention,
+    "cbam_channels": ChannelAttention,
+    "cbam_positions": PositionAttention,
 }
 
 __all__ = ["LAYERS", "Builder", "Layer", "LayerError", "Parameter", "Pass", "Saved", "Tables"]

@@ -73,8 +73,13 @@ class Builder:
     count: int = 0
     parameters: list[Parameter] = field(default_factory=list)
 
-    def parameter(self, name: str, shape: Shape, fan_in: int = 0, value: float = 0.0) -> Parameter:
-        """A new parameter: uniform in +-1 / sqrt(fan_in) where a fan-in is given, else filled with `value`."""
+    def parameter(
+        self, name: str, shape: Shape, fan_in: int = 0, value: float = 0.0, identity: bool = False
+    ) -> Parameter:
+        """A new parameter: uniform in +-1 / sqrt(fan_in) where a fan-in is given, else filled with `value`.
+
+        With `identity` the first kernels of a convolution pass on one input channel each, as it is.
+        """
         arrays = (self.memory.take(shape, self.parameter_dtype, category) for category in ("weights", "gradients"))
         made = Parameter(name, *arrays, decay=len(shape) > 1)
         self.count += 1
@@ -88,13 +93,17 @@ class Builder:
             draws.random(out=host, dtype=host.dtype)
             host *= 2.0 * bound
             host -= bound
+            if identity:
+                same, middle = np.arange(min(shape[0], shape[3])), shape[1] // 2
+                host[same] = 0.0
+                host[same, middle, middle, same] = 1.0
             from_host(host, made.value)
         self.parameters.append(made)
         return made
 
-    def buffer(self, size: int, value: float, category: str = "weights") -> Array:
-        """A float32 vector that is kept but not trained, such as running statistics."""
-        made = self.memory.take((size,), self.parameter_dtype, category)
+    def buffer(self, shape: Shape, value: float, category: str = "weights") -> Array:
+        """A float32 array that is kept but not trained, such as running statistics."""
+        made = self.memory.take(shape, self.parameter_dtype, category)
         self.operations.fill(made, value)
         return made
 

@@ -1,38 +1,49 @@
 """Two-dimensional convolution of NHWC images."""
 
-from engine.layers.base import Builder, Layer, LayerError, Pass, Saved, image_shape, positive
+from engine.layers.base import Builder, Layer, LayerError, Parameter, Pass, Saved, image_shape, positive
 from engine.memory import Array, Shape
 
 SAME = -1
 
 
 class Conv(Layer):
-    """Convolution with a square kernel; `padding` -1 keeps the size at stride 1 (kernel // 2 on each side)."""
+    """Convolution with a square kernel; `padding` -1 keeps the size at stride 1 (kernel // 2 on each side).
 
+    With `identity` as many outputs as there are inputs begin as these, unchanged (Zagoruyko and Komodakis 2017).
+    """
+
+    kind = "conv"
     keeps_input = True
 
-    def __init__(self, out: int, kernel: int = 3, stride: int = 1, padding: int = SAME, bias: bool = True) -> None:
+    def __init__(
+        self, out: int, kernel: int = 3, stride: int = 1, padding: int = SAME, bias: bool = True, identity: bool = False
+    ) -> None:
         for name, value in (("out", out), ("kernel", kernel), ("stride", stride)):
-            positive("conv", name, value)
+            positive(self.kind, name, value)
         if not SAME <= padding < kernel:
             raise LayerError(
                 f"conv: padding must lie between 0 and kernel - 1 = {kernel - 1}, or be -1 for kernel // 2; "
                 f"got {padding}"
             )
-        self.out, self.kernel, self.stride, self.bias = out, kernel, stride, bias
+        self.out, self.kernel, self.stride, self.bias, self.identity = out, kernel, stride, bias, identity
         self.padding = kernel // 2 if padding == SAME else padding
 
     def build(self, builder: Builder, input_shape: Shape) -> Shape:
-        *size, channels = image_shape("conv", input_shape)
+        *size, channels = image_shape(self.kind, input_shape)
         height, width = ((pixels + 2 * self.padding - self.kernel) // self.stride + 1 for pixels in size)
         if min(height, width) < 1:
-            raise LayerError(f"conv: a {self.kernel}x{self.kernel} kernel does not fit on {size[0]}x{size[1]} images")
+            kernel = f"{self.kernel}x{self.kernel}"
+            raise LayerError(f"{self.kind}: a {kernel} kernel does not fit on {size[0]}x{size[1]} images")
         fan_in = self.kernel**2 * channels
         shape = (self.out, self.kernel, self.kernel, channels)
-        self.weight = builder.parameter(f"{self.name}.weight", shape, fan_in=fan_in)
+        self.weight = self.new_weight(builder, shape, fan_in)
         self.offset = builder.parameter(f"{self.name}.bias", (self.out,), fan_in=fan_in) if self.bias else None
         self._geometry = {"stride": self.stride, "padding": self.padding}
         return (height, width, self.out)
+
+    def new_weight(self, builder: Builder, shape: Shape, fan_in: int) -> Parameter:
+        """The kernels, one for each output channel."""
+        return builder.parameter(f"{self.name}.weight", shape, fan_in=fan_in, identity=self.identity)
 
     def forward(self, x: Array, run: Pass, saved: Saved | None) -> Array:
         bias = self.offset.value if self.offset else None

@@ -7,14 +7,16 @@ from engine.memory import Array, Shape
 
 
 class Linear(Layer):
-    """y = x W^T + b over the last axis; W is (out, in). Without `out`: as many as the task has classes or targets."""
+    """y = scale * (x W^T + b) over the last axis; W is (out, in). Without `out`: as many as the task has classes or
+    targets.
+    """
 
     keeps_input = True
 
-    def __init__(self, out: int | None = None, bias: bool = True) -> None:
+    def __init__(self, out: int | None = None, bias: bool = True, scale: float = 1.0) -> None:
         if out is not None:
             positive("linear", "out", out)
-        self.out, self.bias = out, bias
+        self.out, self.bias, self.scale = out, bias, scale
 
     def build(self, builder: Builder, input_shape: Shape) -> Shape:
         if len(input_shape) != 1:
@@ -29,9 +31,14 @@ class Linear(Layer):
 
     def forward(self, x: Array, run: Pass, saved: Saved | None) -> Array:
         bias = self.offset.value if self.offset else None
-        return self.apply(run, run.operations.linear, x, self.weight.value, bias)
+        y = self.apply(run, run.operations.linear, x, self.weight.value, bias)
+        if self.scale != 1.0:
+            run.operations.scale(y, self.scale)
+        return y
 
     def backward(self, grad: Array, run: Pass, saved: Saved) -> Array | None:
+        if self.scale != 1.0:
+            run.operations.scale(grad, self.scale)
         bias_gradient = self.offset.gradient if self.offset else None
         run.operations.linear_weight_gradient(saved["input"], grad, self.weight.gradient, bias_gradient)
         if (dx := self.reuse_input(run, saved)) is not None:

@@ -34,7 +34,7 @@ class BatchNorm(Layer):
         self.beta = builder.parameter(f"{self.name}.beta", (channels,), value=0.0)
 
         def statistics(category: str = "weights") -> tuple[Array, Array]:
-            return builder.buffer(channels, 0.0, category), builder.buffer(channels, 1.0, category)
+            return builder.buffer((channels,), 0.0, category), builder.buffer((channels,), 1.0, category)
 
         self.running_mean, self.running_variance = statistics()
         self._pending_mean, self._pending_variance = statistics()

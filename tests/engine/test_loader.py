@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from engine.data import Loader, Part, Preprocessing, Slot, fit_images
+from engine.data import loader as loader_module
+from engine.data.augment import NOTHING, Augmentation
 from engine.errors import InputError
 
 SAMPLES, MICRO_BATCH = 23, 5
@@ -32,7 +34,7 @@ def slots_for(part, number=2, dtype=np.float32):
     ]
 
 
-def loader_of(part=PART, slots=None, seed=0, augment=(), shuffle=True, preprocessing=PREPROCESSING):
+def loader_of(part=PART, slots=None, seed=0, augment=NOTHING, shuffle=True, preprocessing=PREPROCESSING):
     return Loader(part, preprocessing, slots or slots_for(part), seed=seed, augment=augment, shuffle=shuffle)
 
 
@@ -55,7 +57,7 @@ def same(left, right):
 @pytest.fixture(autouse=True)
 def no_thread_is_left():
     yield
-    assert not [thread for thread in threading.enumerate() if thread.name == "data"]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("data")]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
@@ -88,29 +90,67 @@ def test_every_sample_comes_once_and_the_last_batch_is_smaller(shuffle):
     assert (targets == list(range(SAMPLES))) == (not shuffle)
 
 
+EVERYTHING = Augmentation(crop=2, flip="alternating", jitter=0.3, cutout=2, mixup=0.4)
+
+
+def shares_for(part, number=2, micro_batch=MICRO_BATCH):
+    """Slots whose targets have room for the share of each of as many classes as there are samples."""
+    shapes = (micro_batch, *part.inputs.shape[1:]), (micro_batch, SAMPLES)
+    return [Slot(*(np.full(shape, np.nan, np.float32) for shape in shapes)) for _ in range(number)]
+
+
 def test_batches_follow_seed_and_epoch_alone():
-    reference = read(loader_of(augment=("crop:2", "flip")), epoch=3)
+    reference = read(loader_of(slots=shares_for(PART), augment=EVERYTHING), epoch=3)
     for number, pause in ((1, 0.0), (2, 0.002), (6, 0.0)):
-        loader = loader_of(slots=slots_for(PART, number), augment=("crop:2", "flip"))
+        loader = loader_of(slots=shares_for(PART, number), augment=EVERYTHING)
         read(loader, epoch=1)
         assert same(read(loader, epoch=3, pause=pause), reference)
-    assert not same(read(loader_of(augment=("crop:2", "flip")), epoch=4), reference)
-    assert not same(read(loader_of(augment=("crop:2", "flip"), seed=1), epoch=3), reference)
+    assert not same(read(loader_of(slots=shares_for(PART), augment=EVERYTHING), epoch=5), reference)
+    assert not same(read(loader_of(slots=shares_for(PART), augment=EVERYTHING, seed=1), epoch=3), reference)
 
 
 @pytest.mark.parametrize("start", [0, 1, 4, 5])
 def test_start_gives_exactly_the_later_batches(start):
-    whole = read(loader_of(augment=("crop:2", "flip")), epoch=2)
-    assert same(read(loader_of(augment=("crop:2", "flip")), epoch=2, start=start), whole[start:])
+    whole = read(loader_of(slots=shares_for(PART), augment=EVERYTHING), epoch=2)
+    assert same(read(loader_of(slots=shares_for(PART), augment=EVERYTHING), epoch=2, start=start), whole[start:])
+
+
+def test_neither_the_size_of_a_batch_nor_that_of_a_piece_changes_an_image(monkeypatch):
+    def everything(micro_batch):
+        batches = read(loader_of(slots=shares_for(PART, micro_batch=micro_batch), augment=EVERYTHING))
+        return [np.concatenate(arrays).tobytes() for arrays in zip(*batches, strict=True)]
+
+    expected = everything(MICRO_BATCH)
+    assert everything(1) == everything(11) == expected
+    monkeypatch.setattr(loader_module, "PIECE_BYTES", 2 * 6 * 7 * 2 + 1)
+    assert everything(11) == expected
+
+
+def test_mixed_images_and_their_targets_have_the_same_shares():
+    """An image is the mixture that its row of targets says, of the two images whose classes that row names."""
+    normalised = (PART.inputs - np.array(PREPROCESSING.channel_mean)) / PREPROCESSING.channel_std
+    ((inputs, targets),) = read(loader_of(slots=shares_for(PART, micro_batch=SAMPLES), augment=Augmentation(mixup=1.0)))
+    assert sorted(np.count_nonzero(targets, axis=0)) != [1] * SAMPLES
+    np.testing.assert_array_equal(targets.sum(axis=1), np.ones(SAMPLES, np.float32))
+    assert (targets * 256 == np.rint(targets * 256)).all()
+    assert (np.count_nonzero(targets, axis=1) == 2).sum() > SAMPLES // 2
+    rounding = 0.5 / min(PREPROCESSING.channel_std)
+    expected = np.tensordot(targets.astype(np.float64), normalised, axes=1)
+    assert np.abs(inputs - expected).max() <= rounding + 1e-5
+
+
+def test_targets_of_images_that_are_not_mixed_are_all_one_class():
+    ((_, targets),) = read(loader_of(slots=shares_for(PART, micro_batch=SAMPLES), shuffle=False))
+    np.testing.assert_array_equal(targets, np.eye(SAMPLES, dtype=np.float32))
 
 
 def test_augmented_images_are_crops_and_mirror_images_of_their_own():
     padding = 2
     normalised = (PART.inputs - np.array(PREPROCESSING.channel_mean)) / PREPROCESSING.channel_std
-    padded = np.pad(normalised, ((0, 0), (padding,) * 2, (padding,) * 2, (0, 0))).astype(np.float32)
+    padded = np.pad(normalised, ((0, 0), (padding,) * 2, (padding,) * 2, (0, 0)), mode="reflect").astype(np.float32)
     found = set()
     for epoch in range(20):
-        for inputs, targets in read(loader_of(augment=(f"crop:{padding}", "flip")), epoch):
+        for inputs, targets in read(loader_of(augment=Augmentation(crop=padding, flip="random")), epoch):
             for image, sample in zip(inputs, targets, strict=True):
                 matches = [
                     (down, right, flip)
@@ -124,13 +164,6 @@ def test_augmented_images_are_crops_and_mirror_images_of_their_own():
                 assert len(matches) == 1
                 found.add(matches[0])
     assert len(found) == 50
-
-
-def test_augmentation_does_not_depend_on_the_size_of_a_batch():
-    small = [Slot(np.empty((1, 6, 7, 2), np.float32), np.empty(1, np.int32)) for _ in range(2)]
-    one_by_one = np.concatenate([inputs for inputs, _ in read(loader_of(slots=small, augment=("crop:1", "flip")))])
-    by_five = np.concatenate([inputs for inputs, _ in read(loader_of(augment=("crop:1", "flip")))])
-    assert np.array_equal(one_by_one, by_five)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
@@ -173,7 +206,7 @@ def test_close_ends_the_thread_in_the_middle_of_an_epoch():
     next(batches)
     loader.close()
     loader.close()
-    assert not [thread for thread in threading.enumerate() if thread.name == "data"]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("data")]
 
 
 def test_leaving_the_loop_ends_the_thread():
@@ -195,14 +228,9 @@ def test_waiting_is_counted():
     assert loader.waited > 0
 
 
-def test_scratch_is_counted():
-    assert loader_of().scratch_bytes >= SAMPLES * 8 + 6 * 7 * 2 * 8
-    assert loader_of(augment=("flip",)).scratch_bytes == loader_of().scratch_bytes + 5 * SAMPLES
-
-
 def test_refuses_augmentation_that_does_not_fit():
     with pytest.raises(InputError, match="6 x 7 pixels"):
-        loader_of(augment=("crop:6",))
+        loader_of(augment=Augmentation(crop=6))
     table = Part(np.zeros((3, 2), np.float32), np.zeros(3, np.int32))
     with pytest.raises(InputError, match="works on images"):
-        loader_of(table, preprocessing=Preprocessing("classification", (2,)), augment=("flip",))
+        loader_of(table, preprocessing=Preprocessing("classification", (2,)), augment=Augmentation(flip="random"))

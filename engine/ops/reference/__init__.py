@@ -3,6 +3,7 @@ tested against.
 """
 
 from engine.ops.reference.activation import dropout, gelu, gelu_backward, relu, relu_backward, silu, silu_backward
+from engine.ops.reference.attention import gate, gate_backward, slide, slide_gradient, summarise, summarise_backward
 from engine.ops.reference.basic import add, copy, fill, is_finite, read, scale, square_sum
 from engine.ops.reference.convolution import convolve, convolve_input_gradient, convolve_weight_gradient
 from engine.ops.reference.linear import linear, linear_input_gradient, linear_weight_gradient

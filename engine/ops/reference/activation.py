@@ -78,7 +78,7 @@ def gelu_backward(x: Array, grad: Array, out: Array, *, work: Scratch) -> None:
         xp.multiply(slope, upstream, out=target)
 
 
-def _sigmoid(xp: Any, x: Array, out: Array) -> None:
+def sigmoid(xp: Any, x: Array, out: Array) -> None:
     """out = 1 / (1 + exp(-x)) = (1 + tanh(x / 2)) / 2, which cannot overflow."""
     xp.multiply(x, out.dtype.type(0.5), out=out)
     xp.tanh(out, out=out)
@@ -91,7 +91,7 @@ def silu(x: Array, out: Array, *, work: Scratch) -> None:
     """out = x * sigmoid(x)."""
     xp = array_module(x)
     for source, target, s in in_pieces(x, out, work=work):
-        _sigmoid(xp, source, s)
+        sigmoid(xp, source, s)
         xp.multiply(s, source, out=target)
 
 
@@ -100,7 +100,7 @@ def silu_backward(x: Array, grad: Array, out: Array, *, work: Scratch) -> None:
     """out = grad * s * (1 + x * (1 - s)), s = sigmoid(x) (out may be x itself)."""
     xp = array_module(x)
     for source, upstream, target, s, slope in in_pieces(x, grad, out, work=work):
-        _sigmoid(xp, source, s)
+        sigmoid(xp, source, s)
         xp.subtract(1, s, out=slope)
         slope *= source
         slope += 1

@@ -18,17 +18,19 @@ def cross_entropy(
 ) -> None:
     """totals += (sum of losses, number of right answers); grad = (softmax(logits) - q) * factor.
 
-    q = (1 - smoothing) * onehot + smoothing / classes (Szegedy et al. 2016), loss = -sum(q * log softmax(logits)).
-    logits (N, K), targets (N,) of class numbers, totals float64.
+    q = (1 - smoothing) * p + smoothing / classes (Szegedy et al. 2016), loss = -sum(q * log softmax(logits)). logits
+    (N, K); targets: probabilities p (N, K), of which the largest is the right answer, or class numbers (N,), p being 1
+    there and 0 elsewhere; totals float64.
     """
     xp = array_module(logits)
     z = work[0]
     classes = logits.shape[1]
     rows = xp.arange(logits.shape[0])
+    soft = targets.ndim == 2
     z[...] = logits
-    totals[1] += (z.argmax(axis=1) == targets).sum()
+    totals[1] += (z.argmax(axis=1) == (targets.argmax(axis=1) if soft else targets)).sum()
     z -= z.max(axis=1, keepdims=True)
-    chosen, mean = z[rows, targets], z.mean(axis=1)
+    chosen, mean = xp.einsum("nk,nk->n", z, targets) if soft else z[rows, targets], z.mean(axis=1)
     xp.exp(z, out=z)
     normaliser = z.sum(axis=1, keepdims=True)
     losses = xp.log(normaliser[:, 0]) - (1.0 - smoothing) * chosen - smoothing * mean
@@ -36,7 +38,10 @@ def cross_entropy(
     if grad is not None:
         z /= normaliser
         z -= z.dtype.type(smoothing / classes)
-        z[rows, targets] -= z.dtype.type(1.0 - smoothing)
+        if soft:
+            z -= z.dtype.type(1.0 - smoothing) * targets
+        else:
+            z[rows, targets] -= z.dtype.type(1.0 - smoothing)
         z *= z.dtype.type(factor)
         grad[...] = z
 
