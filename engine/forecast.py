@@ -8,14 +8,15 @@ from engine.layers import Pass, Tables
 from engine.learner import Learner, shape_window
 from engine.memory import Memory, Shape, TimelinePoint
 from engine.model import chain
-from engine.ops import kernels_named
+from engine.ops import kernels_named, without_kernels
 from engine.ops.shapes import ShapeOperations
 from engine.recompute import BlockCost, Plan, cheapest, every, keep_all
 from engine.settings import Settings
 
 CPU_ALIGNMENT = 64
+CARD_KERNELS = "cuda"  # the operations of a card, where sizes round up to more
 MOST_PLANS = 16  # plans that are forecast before regular ones have to do
-COMPILE_WORTH = 2e11  # work of an epoch, some seconds of the reference, from which compiling kernels pays
+COMPILE_WORTH = 3e10  # work of an epoch, about a second of the reference, from which compiling kernels pays
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Forecast:
     included.
 
     `work` counts the arithmetic of one micro-batch, `recomputed_work` the part that is done a second time, `calls`
-    the operations.
+    the operations. `fallback`: why the reference operations run where compiled ones would pay, or "".
     """
 
     peak: dict[str, int]
@@ -49,6 +50,7 @@ class Forecast:
     calls: float
     batch_norm: bool
     kernels: str
+    fallback: str
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ class _Request:
     data_bytes: int
     rows: int
     kernels: str
+    fallback: str = ""
 
     def learner(self, timeline: bool = False) -> Learner:
         memory = Memory(alignment=self.alignment, timeline=[] if timeline else None)
@@ -85,10 +88,12 @@ def forecast(
     Raises InvalidLayer or InputError for a network or a plan that cannot be.
     """
     rows = min(settings.micro_batch, samples or settings.micro_batch)
-    request = _Request(tables, tuple(input_shape), outputs, settings, alignment, data_bytes, rows, "reference")
+    kernels = "reference" if alignment == CPU_ALIGNMENT else settings.kernels or CARD_KERNELS
+    request = _Request(tables, tuple(input_shape), outputs, settings, alignment, data_bytes, rows, kernels)
     plain = _run(request, "none" if settings.recompute == "auto" else settings.recompute)
     if alignment == CPU_ALIGNMENT and _is_compiled(plain, settings, samples or rows):
-        request = replace(request, kernels="cpu")
+        fallback = without_kernels()
+        request = replace(request, kernels="reference" if fallback else "cpu", fallback=fallback)
         plain = _run(request, plain.plan)
     over = settings.budget and plain.peak["total"] > settings.budget
     return _fit_plan(request, plain) if settings.recompute == "auto" and over else plain
@@ -128,6 +133,7 @@ def _run(request: _Request, plan: Plan | str) -> Forecast:
         calls=operations.calls / micro_batches,
         batch_norm=learner.model.batch_norm,
         kernels=request.kernels,
+        fallback=request.fallback,
         recomputed_work=sum(once[block] for place, block in enumerate(forwards) if block in forwards[:place]),
     )
 

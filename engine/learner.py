@@ -3,8 +3,9 @@
 The trainer drives it with data; a forecast drives the same code with shapes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import wraps
 from math import isfinite, nan, sqrt
 from typing import Any
 
@@ -26,6 +27,18 @@ from engine.state import trained
 # Values that are not finite are looked for once a window, by the gradient's norm, so NumPy need not warn of each.
 quiet = np.errstate(over="ignore", invalid="ignore", divide="ignore")
 DATA_SLOTS = 2  # one micro-batch is prepared while the other is worked on
+
+
+def on_device(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of the learner whose work the ledger guards."""
+
+    @wraps(method)
+    @quiet
+    def guarded(self: "Learner", *arguments: Any) -> Any:
+        with self.memory.guard():
+            return method(self, *arguments)
+
+    return guarded
 
 
 @dataclass(frozen=True)
@@ -65,10 +78,12 @@ class Learner:
             for _ in range(DATA_SLOTS)
         ]
         self.targets = [self.memory.take_like(target_spec(settings, outputs), "data") for _ in range(DATA_SLOTS)]
-        self.totals = self.memory.take((TOTALS,), np.float64, "workspace")
-        operations.fill(self.totals, 0.0)
+        # the squared norm of the gradients stands behind the totals, so that a window is read once
+        self._sums = self.memory.take((TOTALS + 1,), np.float64, "workspace")
+        self.totals = self._sums[:TOTALS]
+        operations.fill(self._sums, 0.0)
 
-    @quiet
+    @on_device
     def accumulate(
         self, inputs: Array, targets: Array, window_samples: int, plan: Plan, counter: tuple[int, int, int]
     ) -> None:
@@ -80,11 +95,13 @@ class Learner:
 
         self.model.train(inputs, loss, plan, Pass(self.operations, training=True, counter=counter))
 
-    @quiet
+    @on_device
     def update(self, lr: float, last_inputs: Array) -> Update:
         """Ends the window: unscale, clip, move the weights; or skip all of it when anything is not finite."""
-        totals = self._read_totals()
-        norm = self._gradient_norm() * self.scale.inverse
+        for parameter in self.model.parameters:
+            self.operations.square_sum(parameter.gradient, self._sums[TOTALS:])
+        *totals, square = self._read_sums()
+        norm = sqrt(square) * self.scale.inverse if square >= 0 else nan
         finite = isfinite(norm) and isfinite(totals[0])
         where, layer = ("", "") if finite else self._locate(last_inputs)
         if finite:
@@ -98,22 +115,23 @@ class Learner:
         before = self.scale.scale
         reason = self.scale.update(finite)
         self._end_window(finite)
-        return Update(totals, norm if finite else nan, finite, before, reason, where, layer)
+        return Update(np.array(totals), norm if finite else nan, finite, before, reason, where, layer)
 
+    @on_device
     def abandon(self) -> None:
         """Forgets the window so far, as if none of its micro-batches had been seen."""
-        self._read_totals()
+        self._read_sums()
         self._end_window(False)
 
-    @quiet
+    @on_device
     def evaluate(self, inputs: Array, targets: Array) -> np.ndarray:
         """The loss and metric sums of a batch under the running statistics."""
         outputs = self._predict(inputs)
         self.loss.forward(self.operations, outputs, targets, self.totals, None)
         self.memory.give(outputs)
-        return self._read_totals()
+        return self._read_sums()[:TOTALS]
 
-    @quiet
+    @on_device
     def outputs(self, inputs: Array) -> np.ndarray:
         """The network's outputs on the host, float32."""
         outputs = self._predict(inputs)
@@ -125,6 +143,7 @@ class Learner:
         with self.average.in_place():
             return self.model.predict(inputs, Pass(self.operations, training=False))
 
+    @on_device
     def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Arrays (views on the CPU) and JSON-able values of everything that training moves."""
         arrays = {f"model.{name}": to_host(array) for name, array in self.model.arrays.items()}
@@ -133,6 +152,7 @@ class Learner:
         counts = {"updates": self.optimizer.count, "averaged": self.average.count}
         return arrays, {**counts, "scale": self.scale.state()}
 
+    @on_device
     def load_state(self, arrays: Mapping[str, np.ndarray], values: Mapping[str, Any]) -> None:
         """The inverse of `state`. Raises InputError where the arrays belong to another network."""
         _fill(self.model.arrays, arrays, "model.")
@@ -142,6 +162,7 @@ class Learner:
         self.optimizer.count, self.average.count = int(values["updates"]), int(values["averaged"])
         self.scale.load_state(values["scale"])
 
+    @on_device
     def load_weights(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Weights and running statistics alone, averaged weights where there are some."""
         _fill(self.model.arrays, trained(arrays), "")
@@ -153,19 +174,10 @@ class Learner:
         for parameter in self.model.parameters:
             self.operations.fill(parameter.gradient, 0.0)
 
-    def _read_totals(self) -> np.ndarray:
-        values = self.operations.read(self.totals)
-        self.operations.fill(self.totals, 0.0)
+    def _read_sums(self) -> np.ndarray:
+        values = self.operations.read(self._sums)
+        self.operations.fill(self._sums, 0.0)
         return values
-
-    def _gradient_norm(self) -> float:
-        total = self.memory.take((1,), np.float64, "workspace")
-        self.operations.fill(total, 0.0)
-        for parameter in self.model.parameters:
-            self.operations.square_sum(parameter.gradient, total)
-        square = float(self.operations.read(total)[0])
-        self.memory.give(total)
-        return sqrt(square) if square >= 0 else nan
 
     def _locate(self, inputs: Array) -> tuple[str, str]:
         """Where values first stop being finite: ("activation" | "loss" | "gradient", layer).
@@ -202,7 +214,7 @@ def _fill(targets: Mapping[str, Array], sources: Mapping[str, np.ndarray], prefi
 
 def target_spec(settings: Settings, outputs: int) -> ArraySpec:
     """Targets of a micro-batch: class numbers, or one value an output."""
-    if settings.loss == "cross-entropy":
+    if settings.loss == "cross-entropy" and not settings.soft_targets:
         return ArraySpec((settings.micro_batch,), np.dtype(np.int32))
     return ArraySpec((settings.micro_batch, outputs), np.dtype(np.float32))
 

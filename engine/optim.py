@@ -42,14 +42,19 @@ class Optimizer:
         }
 
     def update(self, lr: float) -> None:
-        """One update of every parameter."""
+        """One update of every parameter; where the operations can, of all in one."""
         self.count += 1
-        for parameter, slots in zip(self._parameters, self._slots, strict=True):
-            arrays = (parameter.value, parameter.gradient)
-            step = {"lr": lr, "decay": self.weight_decay if parameter.decay else 0.0}
-            if "square" in slots:
-                step |= {"count": self.count, "decoupled": self.name == "adamw"}
-                self._operations.adam_update(*arrays, slots["mean"], slots["square"], **step, **ADAM)
-            else:
-                step |= {"momentum": MOMENTUM, "nesterov": self.name == "nesterov"}
-                self._operations.sgd_update(*arrays, slots.get("velocity"), **step)
+        tensors = [
+            (parameter.value, parameter.gradient, *slots.values(), self.weight_decay if parameter.decay else 0.0)
+            for parameter, slots in zip(self._parameters, self._slots, strict=True)
+        ]
+        adam = {"lr": lr, "count": self.count, "decoupled": self.name == "adamw", **ADAM}
+        sgd = {"lr": lr, "momentum": MOMENTUM, "nesterov": self.name == "nesterov"}
+        if "square" not in SLOTS[self.name]:
+            for value, gradient, *velocity, decay in tensors:
+                self._operations.sgd_update(value, gradient, *(velocity or [None]), decay=decay, **sgd)
+        elif hasattr(self._operations.kernels, "adam_updates"):
+            self._operations.adam_updates(tensors, **adam)
+        else:
+            for *arrays, decay in tensors:
+                self._operations.adam_update(*arrays, decay=decay, **adam)

@@ -19,6 +19,7 @@ class Settings:
     accumulate: int = 1
     loss: str = "cross-entropy"
     label_smoothing: float = 0.0
+    soft_targets: bool = False  # cross-entropy: targets are rows of probabilities, as mixup makes them
     optimizer: str = "adamw"
     lr: float = 1e-3
     weight_decay: float = 0.01

@@ -8,11 +8,10 @@ window:
 "end".
 """
 
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from math import ceil
 from typing import Any
 
@@ -20,17 +19,19 @@ import numpy as np
 import psutil
 
 from engine.data import DataSet
+from engine.data.augment import NOTHING, Augmentation
 from engine.device import choose
 from engine.errors import InputError, RunError
 from engine.events import Event
 from engine.feed import Feed
-from engine.fit import advice, fit
 from engine.forecast import forecast
 from engine.layers import Tables
+from engine.layers.whiten import Whiten
 from engine.learner import Learner, Update
 from engine.losses import TOTALS, metrics
 from engine.memory import BudgetExceeded, Memory
-from engine.ops import Operations, compiled_before, kernels_named
+from engine.ops import Operations, kernels_named
+from engine.ops.compiling import Compilation
 from engine.precision import FLOOR
 from engine.progress import Progress
 from engine.schedule import learning_rate
@@ -40,39 +41,62 @@ from engine.state import State
 __all__ = ["Settings", "Trainer"]
 
 MAX_SKIPS = 5  # windows in a row that may be skipped at the lowest loss scale before training stops
-COMPILE_SECONDS = 120  # after which kernels are compiled in this process, as they are met
 MEMORY_INTERVAL = 1.0  # seconds between memory events within an epoch
 
 
 class Trainer:
     """One training run of a network on a data set.
 
-    `layers` are layer tables as in a spec, `augment` acts on the train part. Raises InputError (InvalidLayer for a
-    layer) where the parts do not go together, BudgetExceeded where the forecast is over the budget.
+    `layers` are layer tables as in a spec, `augment` acts on the train part, `advise` says which settings would keep to
+    a budget of so many bytes. Raises InputError (InvalidLayer for a layer) where the parts do not go together,
+    BudgetExceeded where the forecast is over the budget.
     """
 
     def __init__(
-        self, layers: Tables, data: DataSet, settings: Settings, device: str = "auto", augment: Sequence[str] = ()
+        self,
+        layers: Tables,
+        data: DataSet,
+        settings: Settings,
+        device: str = "auto",
+        augment: Augmentation = NOTHING,
+        advise: Callable[["Trainer", int], str] = lambda trainer, budget: "",
     ) -> None:
         _check(data, settings)
-        self.data, self.settings = data, settings
+        self._advise = advise
         self.device = choose(device)
+        budget = self.device.budget(settings.budget)
+        settings = replace(settings, soft_targets=augment.mixup > 0, budget=budget)
+        self.data, self.settings, self._augment = data, settings, augment
         data_bytes = 0 if self.device.is_cuda else data.nbytes
-        self._network = (layers, data.input_shape, data.outputs)
-        self._layout = {"alignment": self.device.alignment, "data_bytes": data_bytes, "samples": len(data.train)}
-        self.forecast = forecast(*self._network, settings, **self._layout)
-        self._refuse_over_budget()
-        capacity = self.forecast.reserved - data_bytes
-        self.memory = Memory(self.device.allocate, capacity, settings.budget, self.device.alignment)
-        if data_bytes:
-            self.memory.adopt(data_bytes, "data")
-        operations = Operations(self.memory, kernels_named(self.forecast.kernels))
-        self._learner = Learner(*self._network, settings, operations)
-        self._feed = Feed(data, self._learner, self.device, settings.seed, augment)
+        self.network = (layers, data.input_shape, data.outputs)
+        self.layout = {"alignment": self.device.alignment, "data_bytes": data_bytes, "samples": len(data.train)}
+        self._build()
         self._progress = Progress(validated=len(data.validation) > 0)
         self._stop = threading.Event()
         self._began = time.monotonic()
         self.windows_per_epoch = ceil(len(data.train) / (settings.micro_batch * settings.accumulate))
+
+    def _build(self) -> None:
+        """The ledger and all that lies in it, as the forecast says."""
+        data, settings, data_bytes = self.data, self.settings, self.layout["data_bytes"]
+        budget = settings.budget
+        self.forecast = forecast(*self.network, settings, **self.layout)
+        if budget and self.forecast.peak["total"] > budget:
+            raise self._too_much(budget)
+        capacity = self.forecast.reserved - data_bytes
+        try:
+            self.memory = Memory(self.device.allocate, capacity, budget, self.device.alignment)
+        except (MemoryError, RuntimeError) as error:
+            raise self._too_much(self.device.budget(0) or psutil.virtual_memory().available, str(error)) from None
+        self.memory.guard = self.device.guard(self.memory)
+        if data_bytes:
+            self.memory.adopt(data_bytes, "data")
+        operations = Operations(self.memory, kernels_named(self.forecast.kernels))
+        with self.memory.guard():
+            self._learner = Learner(*self.network, settings, operations)
+            if isinstance(first := self._learner.model.layers[0], Whiten):
+                first.fit(data.train.inputs, data.preprocessing.pixel_table(np.dtype(np.float32)))
+            self._feed = Feed(data, self._learner, self.device, settings.seed, self._augment)
 
     @property
     def parameter_count(self) -> int:
@@ -98,14 +122,12 @@ class Trainer:
         yield self._event("start", **self._description())
         for message in self._warnings():
             yield self._event("warning", message=message)
-        if self.forecast.kernels == "cpu" and not self.settings.kernels and not compiled_before():
-            message = "compiling the operations for this machine, once: about half a minute"
-            yield self._event("warning", message=message)
-            self._compile()
         try:
+            if self.forecast.kernels == "cpu" and not self.settings.kernels:
+                yield from self._compile()
             yield from self._epochs()
         except BudgetExceeded as error:
-            yield self._end("failed", f"{error}. {self._advice()}")
+            yield self._end("failed", f"{error}. {self._advise(self, error.budget)}".rstrip(". "))
         except RunError as error:
             yield self._end("failed", str(error))
         finally:
@@ -249,29 +271,33 @@ class Trainer:
         values = metrics(self.data.task, totals, samples, self.data.preprocessing.target_std)
         return {f"{prefix}_{name}": value for name, value in values.items()}
 
-    def _refuse_over_budget(self) -> None:
-        peak, budget = dict(self.forecast.peak), self.settings.budget
-        total = peak.pop("total")
-        if budget and total > budget:
-            raise BudgetExceeded(total, budget, peak, self._advice())
+    def _too_much(self, budget: int, what: str = "") -> BudgetExceeded:
+        """The refusal of what the forecast says."""
+        peak = dict(self.forecast.peak)
+        return BudgetExceeded(peak.pop("total"), budget, peak, self._advise(self, budget), what)
 
-    def _advice(self) -> str:
-        """Settings that would keep to the budget."""
-        return advice(fit(*self._network, self.settings, self.settings.budget, **self._layout))
-
-    def _compile(self) -> None:
-        """Leaves compiled kernels on disk, by a process of its own: the compiler would hold up all threads of this
-        one.
-        """
-        command = [sys.executable, "-m", "engine.warm_up", "cpu", "cpu"]
-        until = time.monotonic() + COMPILE_SECONDS
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-            while process.poll() is None and time.monotonic() < until and not self._stop.wait(0.1):
-                pass
-            process.kill()
+    def _compile(self) -> Iterator[Event]:
+        """Has kernels compiled that do not lie on disk; where that fails, all is built again on the reference."""
+        with Compilation(self.settings.mode) as compilation:
+            told = -1
+            while compilation.running and not self._stop.wait(0.1):
+                if (quarter := int(4 * compilation.share)) != told:
+                    told = quarter
+                    message = f"compiling the operations for this machine, once: {25 * quarter}% done"
+                    yield self._event("warning", message=message)
+            failure = compilation.failure()
+        if failure:
+            state = self.state()
+            self._feed.close()
+            self.settings = replace(self.settings, kernels="reference")
+            self._build()
+            self.load_state(state)
+            yield self._event("warning", message=_slower(failure))
 
     def _warnings(self) -> Iterator[str]:
         settings = self.settings
+        if self.forecast.fallback:
+            yield _slower(self.forecast.fallback)
         if self._learner.model.batch_norm and settings.accumulate > 1 and settings.micro_batch < NOISY_BATCH:
             yield (
                 f"batch norm sees {settings.micro_batch} samples at a time, although an update sees "
@@ -284,6 +310,7 @@ class Trainer:
         return {
             "parameters": self.parameter_count,
             "device": self.device.name,
+            "device_why": self.device.why,
             "operations": self.forecast.kernels,
             "precision": settings.mode,
             "train_samples": len(data.train),
@@ -307,6 +334,10 @@ class Trainer:
 
     def _event(self, kind: str, **values: Any) -> Event:
         return Event(kind, time.monotonic() - self._began, values)
+
+
+def _slower(reason: str) -> str:
+    return f"the operations cannot be compiled ({reason}): the reference runs instead, several times slower"
 
 
 def _share(part: float, whole: float) -> float:

@@ -107,7 +107,9 @@ def build_parser() -> Parser:
     command = add(
         "show", "records:show", "one run: how it ended, its results, memory, checklist", "fnwork show last", True
     )
-    command.add_argument("run", metavar="RUN", help=RUN)
+    command.add_argument("run", metavar="RUN", nargs="?", help=RUN)
+    model = "instead of a run the network of a spec: its layers, their parameters, multiply-adds and memory"
+    command.add_argument("--model", metavar="SPEC", dest="spec", help=model)
     purpose = "runs side by side: only the keys that differ, and the results"
     command = add("compare", "records:compare", purpose, "fnwork compare fashion-mlp fashion-cnn", True)
     command.add_argument("run", metavar="RUN", help=RUN)
@@ -122,11 +124,13 @@ def build_parser() -> Parser:
     command.add_argument("run", metavar="RUN", help=RUN)
     command.add_argument("tag", metavar="TAG", help="one word or a few")
 
-    purpose = "predict with a run's best weights: images, or the rows of a table"
-    command = add("predict", "models:predict", purpose, "fnwork predict last shoe.png bag.png", True)
+    purpose = "predict with a run's best weights: pictures, the rows of a table, or arrays"
+    command = add("predict", "models:predict", purpose, "fnwork predict last shoe.png pictures/", True)
     command.add_argument("run", metavar="RUN", help=RUN)
-    command.add_argument("files", metavar="FILE", type=Path, nargs="+", help="image files, or tables as csv")
-    purpose = "evaluate a run's best weights on the test part of its data"
+    files = "pictures and folders of them, tables as .csv, or .npz files with an array x"
+    command.add_argument("files", metavar="FILE", type=Path, nargs="+", help=files)
+    command.add_argument("--csv", action="store_true", help="one row an input on stdout, and nothing else")
+    purpose = "a run's best weights on the test part of its data: accuracy, by class, what is mistaken for what"
     command = add("test", "models:test", purpose, "fnwork test last", True)
     command.add_argument("run", metavar="RUN", help=RUN)
     purpose = "write a run's curves (csv) or its best weights (safetensors) to a file"
@@ -135,12 +139,20 @@ def build_parser() -> Parser:
     command.add_argument("--to", metavar="FORMAT", choices=("csv", "safetensors", "onnx"), required=True)
     command.add_argument("-o", "--output", metavar="FILE", help="default: the run's id and the format; - is stdout")
 
-    command = add(
-        "data", "datasets:data", "the data sets: list, info NAME, get NAME", "fnwork data info fashion-mini", True
-    )
+    purpose = "the data sets: list them, tell what is in one (info NAME or SPEC), download one (get NAME)"
+    command = add("data", "datasets:data", purpose, "fnwork data get cifar10", True)
     command.add_argument("what", choices=("list", "info", "get"), metavar="list|info|get", nargs="?", default="list")
     command.add_argument("name", metavar="NAME", nargs="?", help="a data set, or a spec whose data set is meant")
-    command.add_argument("--path", metavar="PATH", default="", help="where its files lie, when they are not bundled")
+    help = "info: where its files lie, when they are not bundled; get: where to put them, instead of the user's cache"
+    command.add_argument("--path", metavar="PATH", default="", help=help)
+    command.add_argument("--mirror", metavar="URL", default="", help="get: the folder on the web to download from")
+    add(
+        "doctor",
+        "doctor:doctor",
+        "what this machine lacks, and the one command that mends it",
+        "fnwork doctor --json",
+        True,
+    )
     return parser
 
 

@@ -3,8 +3,8 @@
 On a CPU that is BLAS's packing buffers and compiled code, on a card the context and its handles.
 """
 
+import gc
 import json
-import os
 import subprocess
 import sys
 from contextlib import suppress
@@ -14,8 +14,9 @@ from pathlib import Path
 import platformdirs
 import psutil
 
-from engine.device import Device, choose
-from engine.warm_up import warm_up
+from engine.device import Device
+from fnwork.cards import driver
+from fnwork.warm_up import warm_up
 
 
 def fixed_bytes(device: Device, kernels: str) -> int | None:
@@ -23,12 +24,13 @@ def fixed_bytes(device: Device, kernels: str) -> int | None:
     seconds.
     """
     kept = Path(platformdirs.user_cache_dir("fnwork")) / "fixed.json"
-    key = f"{device.name}, {kernels}, numpy {version('numpy')}, numba {version('numba')}"
+    software = f"cupy {device.cupy.__version__}" if device.is_cuda else f"numba {version('numba')}"
+    key = f"{device.name}, {kernels}, numpy {version('numpy')}, {software}"
     known = {}
     with suppress(OSError, ValueError):
         known = json.loads(kept.read_text(encoding="utf-8"))
     if key not in known:
-        command = [sys.executable, "-m", "fnwork.fixed", device.use, kernels]
+        command = [sys.executable, "-m", "fnwork.fixed", device.uuid or device.use, kernels]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             return None
@@ -40,16 +42,17 @@ def fixed_bytes(device: Device, kernels: str) -> int | None:
 
 
 def _measure(use: str, kernels: str) -> int:
-    process = psutil.Process()
-    if not choose(use).is_cuda:
-        before = process.memory_info().rss
-        warm_up(use, kernels)
-        return process.memory_info().rss - before
-    pool = warm_up(use, kernels)
-    query = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"]
-    lines = subprocess.run(query, capture_output=True, text=True, check=True).stdout.splitlines()
-    used = next(int(size) for pid, size in (line.split(",") for line in lines) if int(pid) == os.getpid())
-    return used * 2**20 - pool
+    before = _held(use)
+    warm_up(use, kernels)
+    gc.collect()  # the arrays of a card go, what is fixed stays
+    return _held(use) - before
+
+
+def _held(use: str) -> int:
+    """Bytes that this process holds; of a card, given by its UUID, those that anybody does."""
+    if use == "cpu":
+        return psutil.Process().memory_info().rss
+    return next(card.total - card.free for card in driver().cards if card.uuid == use)
 
 
 if __name__ == "__main__":

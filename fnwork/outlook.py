@@ -22,15 +22,20 @@ class Outlook:
     updates_per_epoch: int
     updates: int
     effective_batch: int
+    device: str = ""
+    """The name of the device that is likely to be used."""
 
 
 def outlook(text: str, base_folder: Path) -> Outlook:
     """The figures of a spec's text; relative paths start at `base_folder`. InputError (all problems) if it is wrong."""
     from fnwork import prepare, spec
+    from fnwork.cards import expect
 
     parsed = spec.parse(text)
     info = prepare.info(parsed, text, "the spec", base_folder)
-    result = prepare.forecast(parsed, text, "the spec", base_folder, info)
+    with prepare.placing(parsed, text, "the spec"):
+        device = expect(parsed.device.use)
+    result = prepare.forecast(parsed, text, "the spec", base_folder, info, device)
     windows = -(-info.train_samples // (parsed.train.micro_batch * parsed.train.accumulate))
     limit = parsed.train.limit_windows
     return Outlook(
@@ -44,4 +49,5 @@ def outlook(text: str, base_folder: Path) -> Outlook:
         updates_per_epoch=windows,
         updates=min(windows * parsed.train.epochs, limit or windows * parsed.train.epochs),
         effective_batch=parsed.train.micro_batch * parsed.train.accumulate,
+        device=device.name,
     )

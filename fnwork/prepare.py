@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +14,24 @@ import tomli_w
 
 import fnwork
 from engine import zoo
-from engine.data import DataInfo, DataSet, augment
+from engine.data import DataInfo, DataSet
 from engine.device import Device, choose
 from engine.errors import InputError, RunError
-from engine.fit import Fit
-from engine.fit import fit as engine_fit
 from engine.forecast import Forecast
 from engine.forecast import forecast as engine_forecast
 from engine.model import InvalidLayer
 from engine.trainer import Settings, Trainer
-from fnwork import datasets
+from fnwork import augmentation, datasets
+from fnwork import fit as fitting
 from fnwork import spec as specs
-from fnwork.datasets import DataSettings
+from fnwork.cards import expect
+from fnwork.datasets import DataSettings, Progress, silent
 from fnwork.run_folder import without_none
 from fnwork.spec import Spec
 from fnwork.spec_errors import KeyPath, Problem, SpecError, dotted
 from fnwork.spec_text import parse_text
 from fnwork.text import size
 
-CUDA_ALIGNMENT = 512
 USED, VERSIONS = "used", "versions"  # the tables of resolved.toml that are not of the spec
 
 
@@ -50,6 +49,7 @@ def trainer_settings(spec: Spec) -> Settings:
         **spec.train.model_dump(),
         **spec.precision.model_dump(),
         "seed": spec.seed,
+        "soft_targets": augmentation.parse(spec.data.augment).mixup > 0,
         "budget": spec.memory.budget_bytes,
         "recompute": spec.memory.recompute,
     }
@@ -66,13 +66,14 @@ def layers(spec: Spec) -> list[dict[str, Any]]:
 def trainer(spec: Spec, text: str, file: str, data_set: DataSet) -> Trainer:
     """The trainer of a spec; a layer or a budget that does not fit is refused at its line of the spec's text."""
     with placing(spec, text, file):
-        return Trainer(layers(spec), data_set, trainer_settings(spec), spec.device.use, spec.data.augment)
+        how = augmentation.parse(spec.data.augment)
+        return Trainer(layers(spec), data_set, trainer_settings(spec), spec.device.use, how, fitting.advise)
 
 
-def load(spec: Spec, text: str, file: str, base_folder: Path) -> DataSet:
+def load(spec: Spec, text: str, file: str, base_folder: Path, progress: Progress = silent) -> DataSet:
     """The spec's data set; what is wrong with it is said at its key in the spec's text."""
     with placing(spec, text, file, _data_key(spec)):
-        return datasets.load(data_settings(spec, base_folder), spec.seed)
+        return datasets.load(data_settings(spec, base_folder), spec.seed, progress)
 
 
 def info(spec: Spec, text: str, file: str, base_folder: Path) -> DataInfo:
@@ -125,23 +126,32 @@ class Premises:
     layout: dict[str, Any]  # keyword arguments: alignment, data_bytes, samples
 
 
-def premises(spec: Spec, found: DataInfo) -> Premises:
-    """The premises of a spec and its data on this machine."""
+def premises(spec: Spec, found: DataInfo, device: Device | None = None) -> Premises:
+    """The premises of a spec and its data on a device, by default the one that a run would choose."""
     try:
-        device = choose(spec.device.use)
-        alignment, shared = device.alignment, 0 if device.is_cuda else found.nbytes
+        device = device or choose(spec.device.use)
     except InputError:  # a card that this machine lacks
-        alignment, shared = CUDA_ALIGNMENT, 0
-    layout = {"alignment": alignment, "data_bytes": shared, "samples": found.train_samples}
-    return Premises(layers(spec), found.input_shape, found.outputs, trainer_settings(spec), layout)
+        device = expect(spec.device.use)
+    layout = {"alignment": device.alignment, "data_bytes": 0 if device.is_cuda else found.nbytes}
+    settings = replace(trainer_settings(spec), budget=device.budget(spec.memory.budget_bytes))
+    return Premises(
+        layers(spec), found.input_shape, found.outputs, settings, {**layout, "samples": found.train_samples}
+    )
 
 
-def forecast(spec: Spec, text: str, file: str, base_folder: Path, found: DataInfo | None = None) -> Forecast:
+def forecast(
+    spec: Spec,
+    text: str,
+    file: str,
+    base_folder: Path,
+    found: DataInfo | None = None,
+    device: Device | None = None,
+) -> Forecast:
     """The memory of one window, as the run on this machine will take it; errors have their place in the spec's text.
 
-    `found` is what is known of the data, where it was looked at before.
+    `found` is what is known of the data, where it was looked at before, `device` where it would be trained.
     """
-    at = premises(spec, found or info(spec, text, file, base_folder))
+    at = premises(spec, found or info(spec, text, file, base_folder), device)
     with placing(spec, text, file):
         return engine_forecast(at.tables, at.input_shape, at.outputs, at.settings, **at.layout)
 
@@ -165,19 +175,20 @@ def check(spec: Spec, text: str, file: str, base_folder: Path, found: DataInfo |
     with placing(spec, text, file):
         device = choose(spec.device.use)
         if len(found.input_shape) == 3:
-            augment.parse(spec.data.augment).check(found.input_shape)
-    peak, budget = forecast(spec, text, file, base_folder, found).peak["total"], spec.memory.budget_bytes
-    if peak > min(budget or device.total, device.total):
-        room = f"{size(budget)} are allowed" if 0 < budget <= device.total else f"{size(device.total)} are there"
+            augmentation.parse(spec.data.augment).check(found.input_shape)
+    peak = forecast(spec, text, file, base_folder, found, device).peak["total"]
+    budget, there = spec.memory.budget_bytes, device.budget(0) or device.total
+    if peak > min(budget or there, there):
+        room = f"{size(budget)} are allowed" if 0 < budget <= there else f"{size(there)} are there"
         message = f"the peak will be {size(peak)}, but only {room}; fnwork fit finds settings that need less"
         raise _at(("memory", "budget") if budget else ("model",), message, text, file)
 
 
-def fit(spec: Spec, text: str, file: str, base_folder: Path, budget: int) -> Fit:
+def fit(spec: Spec, text: str, file: str, base_folder: Path, budget: int) -> fitting.Fit:
     """The settings of the spec that keep to a budget in bytes."""
     at = premises(spec, info(spec, text, file, base_folder))
     with placing(spec, text, file):
-        return engine_fit(at.tables, at.input_shape, at.outputs, at.settings, budget, **at.layout)
+        return fitting.fit(at.tables, at.input_shape, at.outputs, at.settings, budget, **at.layout)
 
 
 def account(spec: Spec, settings: DataSettings, data_set: DataSet, device: Device) -> dict[str, Any]:
@@ -187,6 +198,7 @@ def account(spec: Spec, settings: DataSettings, data_set: DataSet, device: Devic
         USED: {
             "device": device.name,
             "device_use": device.use,
+            "device_uuid": device.uuid,
             "device_why": device.why,
             "data_path": settings.path,
             "data_fingerprint": data_set.fingerprint,
@@ -195,6 +207,7 @@ def account(spec: Spec, settings: DataSettings, data_set: DataSet, device: Devic
             "fnwork": fnwork.__version__,
             "python": platform.python_version(),
             "numpy": np.__version__,
+            **({"cupy": device.cupy.__version__} if device.is_cuda else {}),
             "system": sys.platform,
         },
     }

@@ -21,6 +21,7 @@ from fnwork import spec as specs
 from fnwork.archive import Archive
 from fnwork.checklist import SYMPTOMS, Checklist
 from fnwork.checkpoint import Context
+from fnwork.datasets import Progress, silent
 from fnwork.files import reason
 from fnwork.prepare import data_settings, layers, trainer_settings
 from fnwork.run_folder import BEST, LAST, RECORD, SPEC, RunReader, RunWriter
@@ -77,12 +78,18 @@ class Run:
 
     @classmethod
     def start(
-        cls, archive: Archive, source: Path | tuple[Spec, str, Path], settings: Sequence[str] = (), label: str = ""
+        cls,
+        archive: Archive,
+        source: Path | tuple[Spec, str, Path],
+        settings: Sequence[str] = (),
+        label: str = "",
+        progress: Progress = silent,
     ) -> "Run":
         """A new run of a spec file, or of (spec, its text, the folder that relative paths start at).
 
-        `settings` change a file's spec and are like "train.epochs=3"; `label` is how the archive names the spec. Raises
-        InputError before anything is made when the spec, its data or the machine do not allow the run.
+        `settings` change a file's spec and are like "train.epochs=3"; `label` is how the archive names the spec;
+        `progress` is told how far the data are read. Raises InputError before anything is made when the spec, its data
+        or the machine do not allow the run.
         """
         if isinstance(source, Path):
             spec, text = specs.read(source, settings)
@@ -91,7 +98,7 @@ class Run:
             spec, text, base = source
         where = label or spec.name
         with blaming(source, settings) if isinstance(source, Path) else nullcontext():
-            data_set = prepare.load(spec, text, where, base)
+            data_set = prepare.load(spec, text, where, base, progress)
             prepare.check(spec, text, where, base, data_set.info())
             trainer = prepare.trainer(spec, text, where, data_set)
         resolved = prepare.account(spec, data_settings(spec, base), data_set, trainer.device)
@@ -107,7 +114,7 @@ class Run:
         return cls(writer, trainer, data_set, layers(spec), None)
 
     @classmethod
-    def resume(cls, archive: Archive, folder: Path) -> "Run":
+    def resume(cls, archive: Archive, folder: Path, progress: Progress = silent) -> "Run":
         """Go on with a stopped, failed or interrupted run in its own folder, exactly from its last checkpoint."""
         reader = RunReader(folder)
         name = harmless(folder.name)
@@ -127,7 +134,7 @@ class Run:
                 raise
             raise InputError(f"{error}; {BEST} is still there for predict, test and export") from error
         wanted = data_settings(spec, folder)
-        data_set = datasets.load(wanted, spec.seed)
+        data_set = datasets.load(wanted, spec.seed, progress)
         if data_set.fingerprint != resolved.get(prepare.USED, {}).get("data_fingerprint"):
             where = f" in {harmless(wanted.path)}" if wanted.path else ""
             raise InputError(f"{name}: the data{where} changed since the run began, so it cannot go on exactly")

@@ -50,6 +50,15 @@ def _is_size(text: str) -> bool:
         return False
 
 
+def _is_augmentation(text: str) -> bool:
+    from fnwork.augmentation import parse
+
+    try:
+        return bool(parse((text,)))
+    except InputError:
+        return False
+
+
 def _form(pattern: str) -> AfterValidator:
     return _matching(re.compile(pattern, re.ASCII).fullmatch)
 
@@ -72,10 +81,10 @@ def _text(default: str, description: str = "a text") -> Any:
 Name = Annotated[str, _form(r"[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9_-])?")]
 OneLine = Annotated[str, _matching(lambda text: text.isprintable() and len(text) <= 1000)]
 Tag = Annotated[str, _matching(lambda text: text.strip() and text.isprintable() and len(text) <= 64)]
-Augmentation = Annotated[str, _form(r"flip|crop:[1-9]\d{0,2}")]
+Augmentation = Annotated[str, _matching(_is_augmentation)]
 Recompute = Annotated[str, _form(r"none|auto|every:[1-9]\d{0,3}")]
 Size = Annotated[str, _matching(_is_size)]
-DeviceName = Annotated[str, _form(r"auto|cpu|cuda(:\d{1,3})?|(GPU-|MIG-)[0-9A-Za-z/-]{8,80}")]
+DeviceName = Annotated[str, _form(r"auto|cpu|cuda(:\d{1,3})?|(GPU-|MIG-)[0-9A-Za-z/-]{4,80}")]
 Fraction = Annotated[float, Field(gt=0.0, lt=1.0, allow_inf_nan=False)]
 Dataset = Literal["fashion-mini", "mnist", "fashion-mnist", "cifar10", "image-folder", "csv", "npz", "text"]
 
@@ -98,7 +107,11 @@ class DataSpec(Section):
     path: OneLine = _text("", "a path, as one line of text")
     validation: Fraction | Literal["test"] = Field(0.1, description='a fraction above 0 and below 1, or "test"')
     image_size: int = _whole(128, 1, 4096)
-    augment: _list(Augmentation) = Field((), description='an array of "crop:N" (N pixels) and "flip"')
+    augment: _list(Augmentation) = Field(
+        (),
+        description='an array of "crop:N", "cutout:N" (N pixels), "flip", "flip:alternating", "jitter:X" (X up to 1) '
+        'and "mixup:A" (A up to 10)',
+    )
     target: str = _text("", "the name of a column, a text")
     task: Literal["classification", "regression"] = _text("classification", 'one of "classification", "regression"')
 
@@ -185,7 +198,7 @@ SECTIONS: dict[str, type[Section]] = {
 }
 WORDS = {  # the words between which a misspelt value is matched
     "data.validation": ("test",),
-    "data.augment": ("flip", "crop:4"),
+    "data.augment": ("flip", "flip:alternating", "crop:4", "cutout:8", "jitter:0.2", "mixup:0.2"),
     "memory.recompute": ("none", "auto", "every:2"),
     "device.use": ("auto", "cpu", "cuda", "cuda:0"),
 } | {

@@ -15,6 +15,7 @@ from fnwork.spec_errors import Finding, KeyPath, nearest, one_of, shown
 
 LARGEST_ARGUMENT = 100_000  # no width, size or stride of a network that fits one machine comes near
 MOST_LAYERS = 1000
+_ARRAY = f"an array of whole numbers from 1 to {LARGEST_ARGUMENT:,}, such as [32, 64, 128]"
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Argument:
             return f"a whole number of at most {LARGEST_ARGUMENT:,}"
         if self.choices:
             return one_of(self.choices)
-        words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+        words = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", tuple: _ARRAY}
         return " or ".join(words[kind] for kind in self.types if kind in words)
 
     def accepts(self, value: Any) -> bool:
@@ -41,6 +42,9 @@ class Argument:
             return (int in self.types or float in self.types) and abs(value) <= LARGEST_ARGUMENT
         if isinstance(value, float):
             return float in self.types and math.isfinite(value)
+        if isinstance(value, list):
+            whole = all(isinstance(each, int) and not isinstance(each, bool) for each in value)
+            return tuple in self.types and bool(value) and whole and min(value) >= 1 and max(value) <= LARGEST_ARGUMENT
         if isinstance(value, str):
             return value in self.choices if self.choices else str in self.types
         return False
@@ -63,6 +67,8 @@ def _alternatives(annotation: Any) -> tuple[tuple[Any, ...], tuple[str, ...]]:
     origin = typing.get_origin(annotation)
     if origin is typing.Literal:
         return (str,), typing.get_args(annotation)
+    if origin is tuple:
+        return (tuple,), ()
     if origin in (typing.Union, types.UnionType):
         parts = [_alternatives(part) for part in typing.get_args(annotation)]
         return tuple(kind for kinds, _ in parts for kind in kinds), tuple(word for _, words in parts for word in words)

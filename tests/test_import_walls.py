@@ -2,6 +2,7 @@
 
 import ast
 import io
+import re
 import subprocess
 import sys
 import tokenize
@@ -52,7 +53,8 @@ def test_the_command_line_knows_no_textual() -> None:
 
 
 def test_the_command_line_starts_with_little() -> None:
-    assert not loaded("fnwork.cli") & {"textual", "numba", "cupy", "numpy", "engine.data", "fnwork.datasets", "pydantic", "PIL"}
+    heavy = {"textual", "numba", "cupy", "numpy", "engine.data", "fnwork.datasets", "pydantic", "PIL"}
+    assert not loaded("fnwork.cli") & heavy
 
 
 def test_the_screens_are_the_place_of_textual() -> None:
@@ -76,6 +78,8 @@ def test_accelerators_are_imported_by_operations_and_devices_alone(package: str)
 def code_lines(path: Path) -> int:
     """Lines that hold code: not blank, not comments, not docstrings."""
     text = path.read_text(encoding="utf-8")
+    if path.suffix == ".cu":
+        return sum(bool(re.sub("//.*", "", line).strip()) for line in text.splitlines())
     lines: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type not in (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT):
@@ -92,11 +96,15 @@ def test_lines_are_counted_without_blanks_comments_and_docstrings(tmp_path: Path
         '"""One.\n\nTwo.\n"""\n\n# three\nx = 1  # four\n\n\ndef f():\n    """Five."""\n    return """a\nb"""\n'
     )
     assert code_lines(path) == 4
+    kernels = tmp_path / "x.cu"
+    kernels.write_text("// one\nint x;  // two\n\nint y;\n")
+    assert code_lines(kernels) == 2
 
 
 def test_the_engine_can_be_read_in_an_evening() -> None:
-    sizes = {path: code_lines(path) for path in (ROOT / "engine").rglob("*.py")}
-    assert 1_000 < sum(sizes.values()) <= ENGINE_LINES
+    """The kernels of a card included."""
+    files = [*(ROOT / "engine").rglob("*.py"), *(ROOT / "engine").rglob("*.cu")]
+    assert 1_000 < sum(map(code_lines, files)) <= ENGINE_LINES
 
 
 def test_files_are_of_one_idea() -> None:

@@ -1,6 +1,6 @@
 """Operations over one ledger: chosen once when a run starts, then called by the layers with the arrays they work on."""
 
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -17,10 +17,19 @@ def kernels_named(name: str) -> ModuleType:
     return reference if name == "reference" else import_module(f"engine.ops.{name}")
 
 
-def compiled_before() -> bool:
-    """Whether the kernels of the compiled operations lie on disk."""
-    cpu = kernels_named("cpu")
-    return cpu.kept_on_disk(cpu.normalise)
+@cache
+def without_kernels() -> str:
+    """Why compiled operations of the CPU cannot be had here, or ""."""
+    try:
+        kernels_named("cpu")
+    except Exception as error:  # Numba raises many kinds where it is missing, does not suit the rest, or has no folder
+        return said(error)
+    return ""
+
+
+def said(error: Exception) -> str:
+    """An error on one line."""
+    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 class Operations:

@@ -58,6 +58,7 @@ class Progress:
         kind = event["kind"]
         if kind == "start":
             self._start = event
+            self.note(f"on {event['device']}: {event['device_why']}")
         elif kind == "step":
             self._loss, self._rate = f"loss {event['loss']:.4f}", f"{event['samples_per_s']:,.0f}/s"
             self._update(event)

@@ -105,6 +105,12 @@ def _telling(found: list[RunSummary], values: dict[str, Mapping[str, Any]]) -> l
 
 
 def show(arguments: Namespace) -> int:
+    if (arguments.run is None) == (arguments.spec is None):
+        raise InputError("show: expected a RUN, or --model SPEC for the network of a spec")
+    if arguments.spec is not None:
+        from fnwork.commands.specs import network
+
+        return network(arguments)
     folder = run_folder(arguments)
     run, record = summary(folder), RunReader(folder).record()
     if arguments.json:

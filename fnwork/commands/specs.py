@@ -1,6 +1,7 @@
 """check, forecast, fit: what can be said about a spec before anything is trained."""
 
 from argparse import Namespace
+from collections.abc import Mapping
 from dataclasses import asdict
 
 from engine.errors import InputError
@@ -87,6 +88,40 @@ def forecast(arguments: Namespace) -> int:
             "of BLAS buffers and compiled code, or of a card's context"
         )
     return 0
+
+
+def network(arguments: Namespace) -> int:
+    """The layers of a spec's network."""
+    from fnwork import layer_table, prepare, spec
+
+    path = spec_file(arguments)
+    read, text = spec.read(path)
+    data = prepare.info(read, text, str(path), path.parent)
+    forecast = prepare.forecast(read, text, str(path), path.parent, data)
+    layers = layer_table.rows(prepare.premises(read, data), forecast)
+    totals = {
+        key: sum(getattr(layer, key) for layer in layers) for key in ("parameters", "multiply_adds", "saved_bytes")
+    }
+    if arguments.json:
+        about = {"input_shape": data.input_shape, "micro_batch": read.train.micro_batch}
+        print_json({**about, "layers": [asdict(layer) for layer in layers], **totals})
+        return 0
+    figures = [(layer.name, layer.type, layer.output_shape, asdict(layer)) for layer in layers]
+    print_table(
+        ["layer", "type", "output", "parameters", "multiply-adds", "kept for backward"],
+        [
+            [name, kind, "x".join(map(str, shape)), *_figures(values)]
+            for name, kind, shape, values in [("input", "", data.input_shape, {}), *figures, ("total", "", (), totals)]
+        ],
+    )
+    print(f"\nmultiply-adds: of one sample, forward; kept for backward: of a micro-batch of {read.train.micro_batch}")
+    return 0
+
+
+def _figures(values: Mapping[str, int]) -> list[str]:
+    if not values:
+        return ["", "", ""]
+    return [f"{values['parameters']:,}", f"{values['multiply_adds']:,}", size(values["saved_bytes"])]
 
 
 def _bar(part: int, whole: int) -> str:

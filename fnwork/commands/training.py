@@ -14,6 +14,7 @@ from engine.errors import InputError
 from fnwork.archive import Archive
 from fnwork.cli import DONE, RUN_FAILED, STOPPED, let_go
 from fnwork.commands.common import archive_of, figure, made_archive, print_json, run_folder, say, spec_file
+from fnwork.commands.reading import Reading
 from fnwork.commands.records import document
 from fnwork.run_folder import ALIVE_STATES, RunReader, request
 from fnwork.text import harmless
@@ -25,30 +26,31 @@ _STOP_SECONDS = 60.0
 def run(arguments: Namespace) -> int:
     path = spec_file(arguments)
     archive = made_archive(arguments)
-    return _train(arguments, lambda: _new(archive, path, arguments.set))
+    return _train(arguments, lambda progress: _new(archive, path, arguments.set, progress))
 
 
 def resume(arguments: Namespace) -> int:
     folder = run_folder(arguments)
-    return _train(arguments, lambda: _again(archive_of(arguments), folder))
+    return _train(arguments, lambda progress: _again(archive_of(arguments), folder, progress))
 
 
-def _new(archive: Archive, path: Path, settings: list[str]):
+def _new(archive: Archive, path: Path, settings: list[str], progress: Reading):
     from fnwork.run import Run
 
-    return Run.start(archive, path, settings)
+    return Run.start(archive, path, settings, progress=progress)
 
 
-def _again(archive: Archive, folder: Path):
+def _again(archive: Archive, folder: Path, progress: Reading):
     from fnwork.run import Run
 
-    return Run.resume(archive, folder)
+    return Run.resume(archive, folder, progress)
 
 
 def _train(arguments: Namespace, make: Callable) -> int:
     from fnwork.commands.progress import Progress
 
-    owned = make()
+    with Reading() as reading:
+        owned = make(reading)
     with _whose_reader_may_leave():
         if not arguments.json:
             print(f"run: {harmless(owned.folder)}", flush=True)

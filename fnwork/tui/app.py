@@ -141,7 +141,7 @@ class FnworkApp(App[None]):
             folder = self.run_folder
             shown = RunReader(folder).state() if folder is not None else ""
         elif run is None:
-            self.run_line = ("running", "starting")
+            self.run_line = ("running", self.training.reading or "starting")
             return
         else:
             folder = run.folder
@@ -169,7 +169,7 @@ class FnworkApp(App[None]):
         def make() -> Run:
             from fnwork.run import Run
 
-            return Run.start(self.archive, (spec, text, base_folder), label=label)
+            return Run.start(self.archive, (spec, text, base_folder), label=label, progress=self.training.tell_reading)
 
         return self._start(make)
 
@@ -179,7 +179,7 @@ class FnworkApp(App[None]):
         def make() -> Run:
             from fnwork.run import Run
 
-            return Run.resume(self.archive, folder)
+            return Run.resume(self.archive, folder, self.training.tell_reading)
 
         return self._start(make)
 

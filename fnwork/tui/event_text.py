@@ -87,6 +87,7 @@ _TELLERS = {
         "foreground-muted",
         f"saved {event.get('file', '')}, update {event.get('step', '?')}",
     ),
+    "start": lambda event: (*_QUIET, f"on {event.get('device')}: {event['device_why']}"),
     "resume": lambda event: ("▶", "success", f"resumed at epoch {event.get('epoch', '?')}, update {event.get('step')}"),
 }
 

@@ -180,7 +180,7 @@ class RunWatch:
                 self._checks[str(event.get("symptom"))] = event
             case "resume":
                 self._take_resume(event)
-        if kind not in ("memory", "start"):
+        if kind not in ("memory", "start") or event.get("device_why"):
             self.log.append(event)
 
     def _take_start(self, event: dict[str, Any]) -> None:

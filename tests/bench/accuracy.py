@@ -15,11 +15,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine import zoo
+from engine.data.augment import Augmentation
 from engine.trainer import Settings, Trainer
-from fnwork import datasets, prepare, spec
+from fnwork import augmentation, datasets, prepare, spec
 
 
-def best_accuracy(layers: list, settings: Settings, augment: tuple[str, ...]) -> float:
+def best_accuracy(layers: list, settings: Settings, augment: Augmentation) -> float:
     """The best validation accuracy of one run."""
     data_set = datasets.load(datasets.DataSettings("fashion-mini", validation=0.1), settings.seed)
     trainer = Trainer(layers, data_set, settings, "cpu", augment)
@@ -34,11 +35,12 @@ def main() -> None:
     parser.add_argument("--width", type=float, default=1.0)
     options = parser.parse_args()
     if options.network in zoo.PRESETS:
-        layers, augment = zoo.layers(options.network, {"width": options.width}), ()
+        layers, augment = zoo.layers(options.network, {"width": options.width}), Augmentation()
         settings = Settings(epochs=3, micro_batch=64, lr=2e-3, schedule="cosine", warmup_epochs=0.5)
     else:
         read, _ = spec.read(Path(options.network))
-        layers, augment, settings = prepare.layers(read), read.data.augment, prepare.trainer_settings(read)
+        layers, settings = prepare.layers(read), prepare.trainer_settings(read)
+        augment = augmentation.parse(read.data.augment)
     if options.epochs:
         settings = replace(settings, epochs=options.epochs)
     means = {}

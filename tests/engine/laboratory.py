@@ -50,10 +50,13 @@ class Lab:
         self.layer = layer
         parameter_dtype = np.dtype(parameter_dtype or (np.float64 if dtype == np.float64 else np.float32))
         self.builder = Builder(self.memory, self.operations, 3, np.dtype(dtype), parameter_dtype, outputs=3)
-        layer.name, layer.index, layer.input_shape = "layer", 1, input_shape
+        layer.name, layer.index, layer.input_shape = "layer", 0, input_shape
         layer.dtype, layer.input_dtype = np.dtype(dtype), np.dtype(input_dtype or dtype)
         layer.needs_input_gradient = input_gradient
         layer.output_shape = layer.build(self.builder, input_shape)
+        for name, array in layer.buffers.items():
+            if name.endswith(".weight"):  # computed from data, which there is none of here
+                array[...] = np.random.default_rng(9).normal(size=array.shape)
         self.parameters = {parameter.name: parameter for parameter in self.builder.parameters}
         self.base = dict(self.memory.bytes)
 

@@ -155,6 +155,39 @@ def average_pool_gradient(grad: np.ndarray, x_shape: tuple, size: int) -> np.nda
     return dx
 
 
+def means_and_maxima(x: np.ndarray, over: str) -> tuple[np.ndarray, np.ndarray]:
+    """Over "positions": (N, C) each; over "channels": (N, H, W) each."""
+    kept = (0, 3) if over == "positions" else (0, 1, 2)
+    shape = tuple(x.shape[axis] for axis in kept)
+    mean, largest = np.zeros(shape), np.full(shape, -np.inf)
+    for place in places(*x.shape):
+        at = tuple(place[axis] for axis in kept)
+        mean[at] += x[place] * mean.size / x.size
+        largest[at] = max(largest[at], x[place])
+    return mean, largest
+
+
+def sigmoid(x: float) -> float:
+    return 1.0 / (1.0 + exp(-x))
+
+
+def gated(x: np.ndarray, logits: np.ndarray) -> np.ndarray:
+    """x * sigmoid(logits), logits (N, C) or (N, H, W)."""
+    out = np.zeros(x.shape)
+    for n, i, j, c in places(*x.shape):
+        out[n, i, j, c] = x[n, i, j, c] * sigmoid(logits[n, c] if logits.ndim == 2 else logits[n, i, j])
+    return out
+
+
+def slide(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """A kernel that moves along the rows of x, with zeros beyond their ends."""
+    out = np.zeros(x.shape)
+    for n, c, k in places(*x.shape, len(weight)):
+        at = c + k - len(weight) // 2
+        out[n, c] += weight[k] * x[n, at] if 0 <= at < x.shape[1] else 0.0
+    return out
+
+
 def gelu(x: float) -> float:
     return 0.5 * x * (1.0 + tanh(sqrt(2.0 / pi) * (x + 0.044715 * x**3)))
 
@@ -174,15 +207,16 @@ def slope(function: object, x: float) -> float:
 
 
 def cross_entropy(logits: np.ndarray, targets: np.ndarray, smoothing: float) -> tuple[float, int, np.ndarray]:
-    """Sum of losses, right answers, gradient of the sum."""
+    """Sum of losses, right answers, gradient of the sum; targets are class numbers, or rows of probabilities."""
     loss, right, grad = 0.0, 0, np.zeros(logits.shape)
     classes = logits.shape[1]
+    shares = targets.astype(np.float64) if targets.ndim == 2 else np.eye(classes)[targets]
     for n, row in enumerate(logits):
         highest = max(row)
         normaliser = sum(exp(value - highest) for value in row)
-        right += int(list(row).index(highest) == targets[n])
+        right += int(list(row).index(highest) == list(shares[n]).index(max(shares[n])))
         for k, value in enumerate(row):
-            wanted = smoothing / classes + (1.0 - smoothing if k == targets[n] else 0.0)
+            wanted = smoothing / classes + (1.0 - smoothing) * shares[n, k]
             loss -= wanted * (value - highest - log(normaliser))
             grad[n, k] = exp(value - highest) / normaliser - wanted
     return loss, right, grad

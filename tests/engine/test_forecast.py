@@ -8,17 +8,23 @@ from laboratory import images, of_kind, table
 
 from engine import zoo
 from engine.data import DataSet
+from engine.data.augment import Augmentation
 from engine.forecast import forecast
 from engine.memory import CATEGORIES, BudgetExceeded
 from engine.ops import operation as pieces
 from engine.ops.reference import convolution
 from engine.trainer import Settings, Trainer
+from fnwork.fit import advise
 
 PRESETS = {
     "mlp on a table": ("mlp", {"hidden": 24, "dropout": 0.1}, table(22)),
     "mlp on images": ("mlp", {"hidden": 16, "depth": 3}, images(22)),
     "cnn8": ("cnn8", {"width": 0.05}, images(22, (8, 9, 2))),
+    "cnn8 with cbam": ("cnn8", {"width": 0.05, "attention": "cbam"}, images(22, (8, 9, 2))),
     "res3": ("res3", {"width": 0.125, "blocks": 2}, images(22, (8, 9, 1))),
+    "res3 with se": ("res3", {"widths": (4, 9), "blocks": 2, "attention": "se"}, images(22, (8, 9, 1))),
+    "res3 with eca": ("res3", {"widths": (8,), "blocks": 3, "attention": "eca"}, images(22, (8, 9, 1))),
+    "air": ("air", {"width": 0.05}, images(22, (25, 26, 2))),
 }
 WINDOWS = ((1, "none"), (1, "auto"), (3, "every:2"), (3, "auto"))  # micro-batches in a window, recomputation
 
@@ -96,6 +102,27 @@ def test_forecast_of_regression_with_every_optimizer(loss: str, optimizer: str) 
     assert (trainer.forecast.peak["optimizer"] == 0) == (optimizer == "sgd")
 
 
+@pytest.mark.parametrize("mode", ["fp32", "mixed"])
+def test_forecast_of_mixed_images(mode: str) -> None:
+    """Their targets are rows of probabilities, in which accuracy is against the larger share."""
+    data, layers = images(22), zoo.layers("mlp", {"hidden": 16})
+    settings = Settings(epochs=2, micro_batch=16, mode=mode, loss_scale=256.0)
+    trainer = Trainer(layers, data, settings, "cpu", Augmentation(flip="random", mixup=0.5))
+    epochs = of_kind(trainer.run(), "epoch")
+    assert trainer.memory.peak == trainer.forecast.peak
+    assert len(trainer.memory._segments) == 1
+    numbered = forecast(layers, data.input_shape, data.outputs, settings, data_bytes=data.nbytes, samples=22)
+    shares = forecast(layers, data.input_shape, data.outputs, trainer.settings, data_bytes=data.nbytes, samples=22)
+    assert shares.peak == trainer.forecast.peak
+    # in two slots 16 rows of 3 shares instead of 16 class numbers
+    assert shares.peak["data"] - numbered.peak["data"] == 2 * 16 * (3 - 1) * 4
+    for epoch in epochs:
+        right = epoch["train_accuracy"] * 22
+        assert right == pytest.approx(round(right)) and 0 <= right <= 22
+        assert epoch["val_accuracy"] * 12 == pytest.approx(round(epoch["val_accuracy"] * 12))
+    assert trainer.evaluate("test").keys() == {"test_loss", "test_accuracy"}
+
+
 def test_forecast_of_fewer_samples_than_a_micro_batch() -> None:
     """The window is as large as the data; so is the validation part's batch, which may be larger."""
     data = table(5, validation=40)
@@ -157,7 +184,7 @@ def test_automatic_plans_fit_wherever_a_regular_one_does(small_scratch: None) ->
 def test_a_budget_that_nothing_meets_is_refused_with_what_would_fit() -> None:
     layers, data = zoo.layers("mlp", {"hidden": 64}), table(64)
     with pytest.raises(BudgetExceeded) as caught:
-        Trainer(layers, data, Settings(micro_batch=64, budget=80_000, recompute="none"), device="cpu")
+        Trainer(layers, data, Settings(micro_batch=64, budget=80_000, recompute="none"), device="cpu", advise=advise)
     assert "micro_batch" in str(caught.value)
     assert sum(caught.value.by_category.values()) == caught.value.needed > caught.value.budget == 80_000
 

@@ -5,7 +5,7 @@ import pytest
 from laboratory import check_gradient, learner, window
 
 from engine.errors import InputError
-from engine.layers import BatchNorm, ReLU
+from engine.layers import LAYERS, BatchNorm, Pass, ReLU
 from engine.layers.conv import Conv
 from engine.model import InvalidLayer
 
@@ -37,6 +37,11 @@ FIRST = {
     "global_average": (IMAGE, END),
     "residual": (IMAGE, [{"type": "residual", "out": 2}, {"type": "residual", "out": 3, "stride": 2}, *END]),
     "residual with stride": (IMAGE, [{"type": "residual", "out": 3, "stride": 2}, *END]),
+    "se": (IMAGE, [{"type": "se"}, *END]),
+    "eca": (IMAGE, [{"type": "eca"}, {"type": "relu"}, {"type": "eca"}, *END]),
+    "cbam": (IMAGE, [{"type": "cbam_channels"}, {"type": "cbam_positions"}, {"type": "conv", "out": 2}, *END]),
+    "whiten": (IMAGE, [{"type": "whiten"}, {"type": "gelu"}, {"type": "conv", "out": 3}, {"type": "relu"}, *END]),
+    "linear with its output scaled": (ROW, [{"type": "linear", "scale": 0.25}]),
     "two activations before the first weights": (ROW, [{"type": "gelu"}, {"type": "relu"}, {"type": "linear"}]),
     "no weights behind the first": (ROW, [{"type": "linear"}, {"type": "layer_norm"}, {"type": "gelu"}]),
 }
@@ -54,8 +59,9 @@ def test_gradients_of_whole_networks(name: str, loss: str) -> None:
     targets = classes(5) if loss == "cross-entropy" else numbers(5, 3).astype(np.float32)
     inputs = numbers(5, *shape)
     batches = [(inputs[:3], targets[:3]), (inputs[3:], targets[3:])]
-    for parameter in trained.model.parameters:
-        parameter.value[...] += 0.3 * numbers(*parameter.value.shape)
+    for name, array in trained.model.arrays.items():
+        if "running" not in name:
+            array[...] += 0.3 * numbers(*array.shape)
 
     def mean_loss() -> float:
         totals, _ = window(trained, batches)
@@ -135,6 +141,21 @@ def test_evaluation_uses_the_running_statistics_and_no_dropout() -> None:
     np.testing.assert_allclose(together, one_by_one, rtol=1e-5)
 
 
+@pytest.mark.parametrize(("out", "kernel"), [(3, 3), (5, 3), (2, 3), (4, 1), (3, 5)])
+def test_a_convolution_may_begin_as_the_identity(out: int, kernel: int) -> None:
+    """As many of its outputs as there are inputs; the others begin as they would without."""
+    table = {"type": "conv", "out": out, "kernel": kernel, "bias": False}
+    inputs = numbers(2, 6, 7, 3).astype(np.float32)
+    made = [learner([{**table, **extra}, *END], (6, 7, 3)) for extra in ({}, {"identity": True})]
+    plain, identity = (one.model.arrays["conv1.weight"] for one in made)
+    convolution = made[1].model.layers[0]
+    y = convolution.forward(inputs, Pass(made[1].operations, training=False), None)
+    same = min(out, 3)
+    np.testing.assert_array_equal(y[..., :same], inputs[..., :same])
+    np.testing.assert_array_equal(identity[same:], plain[same:])
+    assert (plain[:same] != identity[:same]).any()
+
+
 @pytest.mark.parametrize(
     ("tables", "index", "words"),
     [
@@ -154,6 +175,9 @@ def test_evaluation_uses_the_running_statistics_and_no_dropout() -> None:
         ([{"type": "residual", "out": 2, "stride": 0}], 0, ["stride", "0"]),
         ([{"type": "flatten"}, {"type": "linear", "out": 5}], 1, ["(5,)", "(3,)"]),
         ([{"type": "relu", "name": "a"}, {"type": "relu", "name": "a"}], 1, ["'a'"]),
+        ([{"type": "whiten", "kernel": 6}], 0, ["whiten", "6x6", "5x6"]),
+        ([{"type": "relu"}, {"type": "whiten"}], 1, ["whiten", "first layer"]),
+        ([{"type": "average_pool", "size": 0}], 0, ["average_pool", "size", "0"]),
     ],
 )
 def test_impossible_layers_are_named(tables: list, index: int, words: list[str]) -> None:
@@ -162,6 +186,27 @@ def test_impossible_layers_are_named(tables: list, index: int, words: list[str])
     assert caught.value.index == index
     for word in words:
         assert word in str(caught.value)
+
+
+ANY_SHAPE = {"flatten", "batch_norm", "layer_norm", "relu", "gelu", "silu", "dropout"}
+NEEDED = {kind: {"out": 2} for kind in ("conv", "residual")}
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_every_layer_says_what_came_in_and_what_it_needs(kind: str) -> None:
+    """Rows where images are needed and the other way round; the message names the layer by its place and its type."""
+    before, shape = [{"type": "relu"}], IMAGE if kind == "linear" else ROW
+    tables = [*([] if kind == "whiten" else before), {"type": kind, **NEEDED.get(kind, {})}]
+    if kind in ANY_SHAPE:
+        for any_shape in (IMAGE, ROW, (3, 4)):
+            learner([{"type": kind}, {"type": "flatten"}, {"type": "linear"}], any_shape)
+        return
+    with pytest.raises(InvalidLayer) as caught:
+        learner(tables, shape)
+    assert caught.value.index == len(tables) - 1
+    needed = "one row of numbers a sample" if kind == "linear" else "images (height, width, channels)"
+    message = str(caught.value)
+    assert message.startswith(f"layer {len(tables)}: {kind} needs {needed}, got {shape}")
 
 
 def test_a_network_without_anything_to_train_is_refused() -> None:

@@ -21,15 +21,28 @@ def operations() -> Operations:
 @pytest.mark.parametrize("dtype", STORAGE)
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
 @pytest.mark.parametrize("classes", [1, 2, 5])
-def test_cross_entropy(operations: Operations, dtype: str, smoothing: float, classes: int) -> None:
+@pytest.mark.parametrize("soft", [False, True])
+def test_cross_entropy(operations: Operations, dtype: str, smoothing: float, classes: int, soft: bool) -> None:
     logits = 3 * numbers(dtype, 7, classes)
     targets = np.random.default_rng(0).integers(0, classes, 7).astype(np.int32)
+    if soft:
+        targets = (np.random.default_rng(0).multinomial(256, np.ones(classes) / classes, 7) / 256).astype(np.float32)
     totals, grad = np.zeros(TOTALS), np.full(logits.shape, np.nan, dtype)
     operations.cross_entropy(logits, targets, grad, totals, smoothing=smoothing, factor=0.25)
     loss, right, expected = oracles.cross_entropy(logits.astype(np.float64), targets, smoothing)
     np.testing.assert_allclose(totals[0], loss, rtol=1e-5 if dtype != "f8" else 1e-12, atol=1e-6)
     assert totals[1] == right
     compare(grad, 0.25 * expected, dtype)
+
+
+def test_class_numbers_are_probabilities_that_are_all_or_nothing(operations: Operations) -> None:
+    logits, numbered = numbers("f4", 6, 4), np.arange(6, dtype=np.int32) % 4
+    made = []
+    for targets in (numbered, np.eye(4, dtype=np.float32)[numbered]):
+        totals = np.zeros(TOTALS)
+        made.append((Loss("cross-entropy", 0.1).forward(operations, logits, targets, totals, 0.5), totals))
+    np.testing.assert_allclose(made[0][0], made[1][0], rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(made[0][1], made[1][1], rtol=1e-6)
 
 
 def test_cross_entropy_of_far_apart_logits(operations: Operations) -> None:

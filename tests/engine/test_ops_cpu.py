@@ -261,6 +261,26 @@ def test_elementwise(random, shape, stored):
 
 
 @pytest.mark.parametrize("stored", STORED)
+@pytest.mark.parametrize("shape", [(1, 1), (3, 5, 7), (7, 10_001)], ids=str)
+@pytest.mark.parametrize("rate", [0.0, 0.3, 0.999])
+def test_dropout_draws_what_numpy_draws(random, shape, stored, rate):
+    x = normal(random, shape, stored)
+    x.reshape(-1)[0] = np.nan
+    counter = (2**40 + 7, 5, 123_456, 17)
+    fast, slow = compare("dropout", x, np.empty_like(x), changed=[1], dtype=stored, rate=rate, counter=counter)
+    np.testing.assert_array_equal(fast[1], slow[1])
+
+
+@pytest.mark.parametrize("decoupled", [False, True])
+@pytest.mark.parametrize("shape", [(1,), (3, 5, 7), (300, 301)], ids=str)
+def test_adam(random, shape, decoupled):
+    value, gradient, mean = (normal(random, shape) for _ in range(3))
+    options = {"lr": 1e-2, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "count": 3, "decay": 0.1}
+    square = normal(random, shape) ** 2
+    compare("adam_update", value, gradient, mean, square, changed=[0, 2, 3], **options, decoupled=decoupled)
+
+
+@pytest.mark.parametrize("stored", STORED)
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("shape", [(1, 4, 6, 8), (5, 7, 9, 24), (3, 9, 6, 3)], ids=str)
 def test_max_pool(random, shape, size, stored):

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize("workload, batch", [("R128", 8), ("C10", 16)])
 def test_the_process_grows_by_what_the_ledger_says(workload, batch):
     """Growth of the peak resident size over the size before the run was built, within 5% of the ledger's peak."""
-    command = [sys.executable, "-m", "tests.bench.step", workload, "--batch", str(batch), "--windows", "2"]
+    command = [sys.executable, "-m", "tests.bench.memory", workload, "--batch", str(batch), "--windows", "2"]
     command += ["--kernels", "reference"]  # where nothing is compiled, whose memory would count
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     measured = json.loads(done.stdout)

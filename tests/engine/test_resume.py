@@ -11,6 +11,7 @@ import safetensors.numpy
 from laboratory import images, of_kind, table
 
 from engine import state
+from engine.data.augment import NOTHING, Augmentation
 from engine.errors import InputError
 from engine.progress import Progress
 from engine.trainer import Settings, Trainer
@@ -31,19 +32,19 @@ RUNS = {
     "dropout in a table's network": (
         ROW_LAYERS,
         table(22),
-        (),
+        NOTHING,
         {"micro_batch": 4, "accumulate": 1, "schedule": "cosine", "warmup_epochs": 1},
     ),
     "regression with momentum": (
         ROW_LAYERS,
         table(22, task="regression"),
-        (),
+        NOTHING,
         {"micro_batch": 4, "accumulate": 3, "loss": "huber", "optimizer": "nesterov", "schedule": "step"},
     ),
     "images, augmented, in mixed precision": (
         IMAGE_LAYERS,
         images(22, (8, 8, 1)),
-        ("crop:2", "flip"),
+        Augmentation(crop=2, flip="alternating", jitter=0.2, cutout=3, mixup=0.4),
         {
             "micro_batch": 4,
             "accumulate": 2,

@@ -13,6 +13,7 @@ def cache_folder(tmp_path_factory, monkeypatch):
     """What is measured once a machine is kept beside the tests, not in the person's own cache."""
     folder = tmp_path_factory.getbasetemp() / "cache"
     monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(folder))
+    monkeypatch.delenv("FNWORK_CACHE", raising=False)
 
 
 SPEC = """\

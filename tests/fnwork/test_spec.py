@@ -2,11 +2,13 @@
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from engine.errors import InputError
 from fnwork import spec
+from fnwork.spec_rules import readable_datasets
 from fnwork.text import harmless
 
 GOOD = '[data]\ndataset = "fashion-mini"\n[model]\npreset = "mlp"\n'
@@ -150,7 +152,12 @@ def test_train_faults(line, column, words):
     ("lines", "place", "words"),
     [
         ('dataset = "fashion-mnit"', (4, 11), ["one of", '"fashion-mini"', "did you mean"]),
-        ('dataset = "cifar10"', (4, 11), ["not in this version", '"fashion-mini"']),
+        ('dataset = "fashion-mini"\npath = "x"', (5, 1), ["has no path"]),
+        ('dataset = "image-folder"', (3, 2), ["needs path"]),
+        ('dataset = "cifar10"\ntask = "regression"', (5, 8), ["classes"]),
+        ('dataset = "npz"\npath = "x.npz"\ntarget = "y"', (6, 1), ["target column"]),
+        ('dataset = "text"\naugment = ["flip"]', (5, 12), ["pictures"]),
+        ('dataset = "text"\nvalidation = "test"', (5, 14), ["no test part"]),
         ("dataset = 3", (4, 11), ["one of", "got 3"]),
         ('dataset = "fashion-mini"\nvalidation = 0', (5, 14), ["fraction", "got 0"]),
         ('dataset = "fashion-mini"\nvalidation = 1.0', (5, 14), ["fraction", "got 1.0"]),
@@ -164,7 +171,7 @@ def test_train_faults(line, column, words):
         ('dataset = "csv"\ntarget = "x"', (3, 2), ["needs path"]),
         ('dataset = "csv"\npath = "x.csv"', (3, 2), ["needs target"]),
         ('dataset = "csv"\npath = "a\\nb"\ntarget = "x"', (5, 8), ["one line"]),
-        ('dataset = "csv"\npath = "x.csv"\ntarget = "x"\naugment = ["flip"]', (7, 12), ["table"]),
+        ('dataset = "csv"\npath = "x.csv"\ntarget = "x"\naugment = ["flip"]', (7, 12), ["pictures"]),
         ('dataset = "csv"\npath = "x.csv"\ntarget = "x"\nvalidation = "test"', (7, 14), ["no test part"]),
     ],
 )
@@ -246,9 +253,13 @@ def test_a_wrong_value_is_told_beside_a_misspelling_of_its_key():
     assert [problem.key for problem in found] == ["train.epochs", "train.epoch"]
 
 
-def test_of_data_sets_only_those_are_named_that_can_be_read():
+def test_a_data_set_that_is_not_there_is_told_with_those_that_are():
     (found,) = spec.problems(GOOD.replace("fashion-mini", "mnits"))
-    assert '"mnist"' in found.message and "cifar10" not in found.message and 'did you mean "mnist"?' in found.message
+    assert '"mnist"' in found.message and '"cifar10"' in found.message and 'did you mean "mnist"?' in found.message
+
+
+def test_every_data_set_that_a_spec_may_name_can_be_read():
+    assert get_args(spec.Dataset) == readable_datasets()
 
 
 def test_a_misspelt_table_or_key_is_not_missing_as_well():

@@ -45,6 +45,22 @@ def found(model: str) -> list[tuple[int, int, str, str]]:
         ('[model]\npreset = "cnn9"', (3, 10), "model.preset", ["one of", 'did you mean "cnn8"?']),
         ("[model]\npreset = 3", (3, 10), "model.preset", ["the name of a preset", "got 3"]),
         ('[model]\npreset = "mlp"\noptions = 3', (4, 11), "model.options", ["a table", "got 3"]),
+        (
+            '[model]\npreset = "res3"\noptions = { widths = [8, 0] }',
+            (4, 22),
+            "model.options.widths",
+            ["an array of whole numbers from 1 to 100,000, such as [32, 64, 128]", "got an array"],
+        ),
+        ('[model]\npreset = "res3"\noptions = { widths = [] }', (4, 22), "model.options.widths", ["an array"]),
+        ('[model]\npreset = "res3"\noptions = { widths = [true] }', (4, 22), "model.options.widths", ["an array"]),
+        ('[model]\npreset = "res3"\noptions = { widths = 3 }', (4, 22), "model.options.widths", ["an array", "got 3"]),
+        ('[model]\npreset = "res3"\noptions = { blocks = [3] }', (4, 22), "model.options.blocks", ["a whole number"]),
+        (
+            '[model]\npreset = "cnn8"\noptions = { attention = "sbam" }',
+            (4, 25),
+            "model.options.attention",
+            ['one of "none", "se", "eca", "cbam"', 'did you mean "cbam"?'],
+        ),
         ('[model]\npreset = "mlp"\noptions = { xyz = 3 }', (4, 13), "model.options.xyz", ["mlp has no such option"]),
         ('[[model.layers]]\ntype = "relu"\nname = "\\u001b"', (4, 8), "model.layers.0.name", ["a name of letters"]),
         (
@@ -87,6 +103,11 @@ def test_layers_are_read():
         'data.dataset = "fashion-mini"\n[[model.layers]]\ntype = "flatten"\n[[model.layers]]\ntype = "linear"\nout = 3'
     )
     assert read.model.layers == ({"type": "flatten"}, {"type": "linear", "out": 3})
+
+
+def test_options_that_are_arrays_are_read():
+    read = spec.parse('data.dataset = "fashion-mini"\n[model]\npreset = "res3"\noptions = { widths = [8, 16] }')
+    assert read.model.options == {"widths": [8, 16]}
 
 
 def test_arguments_are_read_from_annotations():

@@ -10,9 +10,11 @@ from math import lcm
 import numpy as np
 
 from engine.memory import Array, ArraySpec
+from engine.ops.cpu.kernels import kernel
 from engine.ops.cpu.lanes import (
     LANES,
     keep_bits,
+    keep_positive,
     load,
     load_until,
     positive_bits,
@@ -20,7 +22,8 @@ from engine.ops.cpu.lanes import (
     store,
     store_until,
 )
-from engine.ops.cpu.threads import THREADS, kernel, shares
+from engine.ops.cpu.storage import floats
+from engine.ops.cpu.threads import THREADS, Ranges, shares
 
 BLOCK = 64  # periods summed in float32
 LEAST = 1 << 14  # elements that are worth a second thread
@@ -32,24 +35,26 @@ def period(channels: int) -> int:
     return base * -(-128 // base)
 
 
-def repeated(values: Array, out: Array) -> Array:
-    """`out`, a period, filled with `values` of the channels."""
-    out.reshape(-1, values.size)[...] = values
+def vectors(array: Array, count: int) -> ArraySpec:
+    """Scratch for what belongs to channels, repeated over a period."""
+    return floats(count, period(array.shape[-1]))
+
+
+def repeated(values: Array | float, out: Array) -> Array:
+    """`out`, a period, filled with `values`, of the channels or one for all."""
+    out.reshape(-1, np.size(values))[...] = values
     return out
 
 
-def ranges(array: Array) -> list[tuple[int, int]]:
+def ranges(array: Array) -> Ranges:
     """The elements of each thread."""
     return shares(array.size, step=period(array.shape[-1]), least=LEAST)
 
 
 def sum_scratch(array: Array, count: int) -> list[ArraySpec]:
     """For each thread `count` sums over periods: of a block in float32, of all in float64."""
-    length = period(array.shape[-1])
-    return [
-        ArraySpec((THREADS, count, length), np.dtype(np.float32)),
-        ArraySpec((THREADS, count, length), np.dtype(np.float64)),
-    ]
+    shape = (THREADS, count, period(array.shape[-1]))
+    return [floats(*shape), ArraySpec(shape, np.dtype(np.float64))]
 
 
 def channel_totals(totals: Array, parts: int, channels: int) -> Array:
@@ -57,27 +62,14 @@ def channel_totals(totals: Array, parts: int, channels: int) -> Array:
     return totals[:parts].reshape(parts, totals.shape[1], -1, channels).sum(axis=(0, 2))
 
 
-@kernel
+@kernel()
 def _fold(block, total):
     for place in range(block.size):
         total[place] += block[place]
         block[place] = 0
 
 
-@kernel
-def sums(x, first, last, block, total):
-    """total = the sum over elements first..last by their place in the period."""
-    length = total.size
-    block[:] = 0
-    total[:] = 0
-    for start in range(first, last, BLOCK * length):
-        for at in range(start, min(start + BLOCK * length, last), length):
-            for place in range(0, length, LANES):
-                store(block, place, load(block, place) + load_until(x, at + place, last))
-        _fold(block, total)
-
-
-@kernel
+@kernel("SFiiFD")
 def moments(x, pivot, first, last, block, total):
     """total = the sums of x - pivot and of its square over elements first..last by their place in the period."""
     length = total.size // 2
@@ -92,7 +84,7 @@ def moments(x, pivot, first, last, block, total):
         _fold(block, total)
 
 
-@kernel
+@kernel("SFFSbbBbSii")
 def normalise(x, slope, offset, skip, adds_skip, relu, mask, keeps_mask, out, first, last):
     """out = slope * x + offset [+ skip] [then max(., 0), with its bits in mask]."""
     length = slope.size
@@ -109,7 +101,7 @@ def normalise(x, slope, offset, skip, adds_skip, relu, mask, keeps_mask, out, fi
             store_until(out, here, last, y)
 
 
-@kernel
+@kernel("SFFFSbBbiiFD")
 def gradient_sums(x, mean, slope, offset, grad, relu, mask, has_mask, first, last, block, total):
     """grad becomes that before the ReLU; total = the sums of it and of grad * (x - mean), by place in the period."""
     length = total.size // 2
@@ -123,17 +115,16 @@ def gradient_sums(x, mean, slope, offset, grad, relu, mask, has_mask, first, las
                 g = load_until(grad, here, last)
                 if relu:
                     if has_mask:
-                        bits = mask[here // LANES]
+                        g = keep_bits(g, mask[here // LANES])
                     else:
-                        bits = positive_bits(value * load(slope, place) + load(offset, place))
-                    g = keep_bits(g, bits)
+                        g = keep_positive(g, value * load(slope, place) + load(offset, place))
                     store_until(grad, here, last, g)
                 store(block, place, load(block, place) + g)
                 store(block, length + place, load(block, length + place) + g * (value - load(mean, place)))
         _fold(block, total)
 
 
-@kernel
+@kernel("SFFFFSSii")
 def input_gradient(x, mean, mean_grad, per_x, slope, grad, out, first, last):
     """out = slope * (grad - mean_grad - per_x * (x - mean))."""
     length = slope.size

@@ -8,13 +8,12 @@ overlap in memory: position x begins at x * stride * channels. Each of the kerne
 
 import numpy as np
 
-from engine.memory import Array, ArraySpec
+from engine.memory import Array, ArraySpec, Scratch
+from engine.ops.cpu.kernels import kernel
 from engine.ops.cpu.lanes import LANES, load, load_until, splat, store_until
-from engine.ops.cpu.product import COLUMNS, multiply_four, multiply_six
-from engine.ops.cpu.storage import NOTHING, flat
-from engine.ops.cpu.threads import THREADS, in_parallel, kernel, shares
-
-ROWS = 6
+from engine.ops.cpu.product import COLUMNS, GRADIENT_ROWS, ROWS, multiply_gradient_rows, multiply_rows
+from engine.ops.cpu.storage import NOTHING, flat, floats
+from engine.ops.cpu.threads import THREADS, in_parallel, shares
 
 
 def _rounded(size: int, step: int) -> int:
@@ -27,14 +26,14 @@ def _line(columns: int, width: int, channels: int, kernel: int, stride: int, pad
     return max(positions + kernel, width + padding) * channels + COLUMNS
 
 
-@kernel
+@kernel()
 def _widen(source, at, count, line, to):
     """line[to : to + count] = source[at : at + count]."""
     for place in range(0, count, LANES):
         store_until(line, to + place, to + count, load_until(source, at + place, at + count))
 
 
-@kernel
+@kernel("SNiiiFFSNiiFF")
 def _forward_rows(
     source, source_shape, size, stride, padding, weights, bias, out, out_shape, first, last, line, products
 ):
@@ -54,8 +53,8 @@ def _forward_rows(
             _widen(source, begin, source_width * inputs, line, padding * inputs)
             for n in range(0, padded, 16):
                 panel = (a * padded + n) * wide
-                for x in range(0, width, 6):
-                    multiply_six(
+                for x in range(0, width, ROWS):
+                    multiply_rows(
                         line, x * stride * inputs, stride * inputs, 1, weights, panel, 16,
                         products, x * padded + n, padded, wide, started,
                     )  # fmt: skip
@@ -67,7 +66,7 @@ def _forward_rows(
                 store_until(out, to + c, to + outputs, load(products, x * padded + c) + offset)
 
 
-@kernel
+@kernel("SNiiiFSNiiFF")
 def _input_gradient_rows(
     grad, grad_shape, size, stride, padding, weights, out, out_shape, first, last, line, gradients
 ):
@@ -88,8 +87,8 @@ def _input_gradient_rows(
             _widen(grad, begin, grad_width * outputs, gradients, 0)
             for n in range(0, padded, 16):
                 panel = (a * padded + n) * outputs
-                for x in range(0, grad_width, 6):
-                    multiply_six(
+                for x in range(0, grad_width, ROWS):
+                    multiply_rows(
                         gradients, x * outputs, outputs, 1, weights, panel, 16,
                         line, x * stride * inputs + n, stride * inputs, outputs, True,
                     )  # fmt: skip
@@ -99,14 +98,14 @@ def _input_gradient_rows(
             store_until(out, begin + place, begin + count, value)
 
 
-@kernel
+@kernel("SNiiiSNiiFFF")
 def _weight_gradient_rows(
     source, source_shape, size, stride, padding, grad, grad_shape, first, last, line, gradients, sums
 ):
     """sums[kernel row][output][wide] = over gradient rows first..last, gradient row^T @ input row."""
     _, source_height, source_width, inputs = source_shape
     _, height, width, outputs = grad_shape
-    padded, padded_outputs = (size * inputs + 15) // 16 * 16, (outputs + 3) // 4 * 4
+    padded, padded_outputs = (size * inputs + 15) // 16 * 16, -(-outputs // GRADIENT_ROWS) * GRADIENT_ROWS
     line[:] = 0
     gradients[:] = 0
     sums[:] = 0
@@ -121,8 +120,8 @@ def _weight_gradient_rows(
             begin = (image * source_height + r) * source_width * inputs
             _widen(source, begin, source_width * inputs, line, padding * inputs)
             for n in range(0, padded, 16):
-                for o in range(0, padded_outputs, 4):
-                    multiply_four(
+                for o in range(0, padded_outputs, GRADIENT_ROWS):
+                    multiply_gradient_rows(
                         gradients, o, 1, padded_outputs, line, n, stride * inputs,
                         sums, (a * padded_outputs + o) * padded + n, padded, width, True,
                     )  # fmt: skip
@@ -138,38 +137,29 @@ def _pack(matrices: Array, panels: Array) -> None:
         panels[:, block, :, part.shape[2] :] = 0
 
 
-def _floats(*shape: int) -> ArraySpec:
-    return ArraySpec(shape, np.dtype(np.float32))
-
-
 def forward_workspace(source: Array, weight: Array, out: Array, *, stride: int, padding: int) -> list[ArraySpec]:
     """The packed weights; for each thread a padded row and its products."""
     outputs, kernel, _, inputs = weight.shape
     width = out.shape[2]
     return [
-        _floats(kernel * _rounded(outputs, COLUMNS) * kernel * inputs),
-        _floats(THREADS, _line(width, source.shape[2], inputs, kernel, stride, padding)),
-        _floats(THREADS, _rounded(width, ROWS) * _rounded(outputs, COLUMNS)),
+        floats(kernel * _rounded(outputs, COLUMNS) * kernel * inputs),
+        floats(THREADS, _line(width, source.shape[2], inputs, kernel, stride, padding)),
+        floats(THREADS, _rounded(width, ROWS) * _rounded(outputs, COLUMNS)),
     ]
 
 
 def forward(
-    source: Array, weight: Array, bias: Array | None, out: Array, *, stride: int, padding: int, work: list[Array]
+    source: Array, weight: Array, bias: Array | None, out: Array, *, stride: int, padding: int, work: Scratch
 ) -> None:
     """As convolve of the reference."""
     panels, lines, products = work
     outputs, kernel, _, inputs = weight.shape
     _pack(weight.reshape(outputs, kernel, kernel * inputs).transpose(1, 2, 0), panels)
     constant = NOTHING if bias is None else bias
-    ranges = shares(out.shape[0] * out.shape[1])
-
-    def compute(part: int) -> None:
-        _forward_rows(
-            flat(source), source.shape, kernel, stride, padding, panels, constant,
-            flat(out), out.shape, *ranges[part], lines[part], products[part],
-        )  # fmt: skip
-
-    in_parallel(compute, len(ranges))
+    in_parallel(
+        _forward_rows, shares(out.shape[0] * out.shape[1]), flat(source), source.shape, kernel, stride, padding, panels,
+        constant, flat(out), out.shape, own=(lines, products),
+    )  # fmt: skip
 
 
 def input_gradient_workspace(grad: Array, weight: Array, out: Array, *, stride: int, padding: int) -> list[ArraySpec]:
@@ -177,26 +167,21 @@ def input_gradient_workspace(grad: Array, weight: Array, out: Array, *, stride: 
     outputs, kernel, _, inputs = weight.shape
     width = grad.shape[2]
     return [
-        _floats(kernel * _rounded(kernel * inputs, COLUMNS) * outputs),
-        _floats(THREADS, _line(width, out.shape[2], inputs, kernel, stride, padding)),
-        _floats(THREADS, _rounded(width, ROWS) * outputs),
+        floats(kernel * _rounded(kernel * inputs, COLUMNS) * outputs),
+        floats(THREADS, _line(width, out.shape[2], inputs, kernel, stride, padding)),
+        floats(THREADS, _rounded(width, ROWS) * outputs),
     ]
 
 
-def input_gradient(grad: Array, weight: Array, out: Array, *, stride: int, padding: int, work: list[Array]) -> None:
+def input_gradient(grad: Array, weight: Array, out: Array, *, stride: int, padding: int, work: Scratch) -> None:
     """As convolve_input_gradient of the reference."""
     panels, lines, gradients = work
     outputs, kernel, _, inputs = weight.shape
     _pack(weight.reshape(outputs, kernel, kernel * inputs).transpose(1, 0, 2), panels)
-    ranges = shares(out.shape[0] * out.shape[1])
-
-    def compute(part: int) -> None:
-        _input_gradient_rows(
-            flat(grad), grad.shape, kernel, stride, padding, panels,
-            flat(out), out.shape, *ranges[part], lines[part], gradients[part],
-        )  # fmt: skip
-
-    in_parallel(compute, len(ranges))
+    in_parallel(
+        _input_gradient_rows, shares(out.shape[0] * out.shape[1]), flat(grad), grad.shape, kernel, stride, padding,
+        panels, flat(out), out.shape, own=(lines, gradients),
+    )  # fmt: skip
 
 
 def weight_gradient_workspace(
@@ -206,29 +191,27 @@ def weight_gradient_workspace(
     outputs, kernel, _, inputs = weight_grad.shape
     width = grad.shape[2]
     return [
-        _floats(THREADS, _line(width, source.shape[2], inputs, kernel, stride, padding)),
-        _floats(THREADS, width * _rounded(outputs, 4)),
-        _floats(THREADS, kernel * _rounded(outputs, 4) * _rounded(kernel * inputs, COLUMNS)),
+        floats(THREADS, _line(width, source.shape[2], inputs, kernel, stride, padding)),
+        floats(THREADS, width * _rounded(outputs, GRADIENT_ROWS)),
+        floats(THREADS, kernel * _rounded(outputs, GRADIENT_ROWS) * _rounded(kernel * inputs, COLUMNS)),
     ]
 
 
 def add_weight_gradient(
-    source: Array, grad: Array, weight_grad: Array, *, stride: int, padding: int, work: list[Array]
+    source: Array, grad: Array, weight_grad: Array, *, stride: int, padding: int, work: Scratch
 ) -> None:
     """weight_grad += d loss / d weight."""
     lines, gradients, sums = work
     outputs, kernel, _, inputs = weight_grad.shape
     ranges = shares(grad.shape[0] * grad.shape[1])
-
-    def accumulate(part: int) -> None:
-        _weight_gradient_rows(
-            flat(source), source.shape, kernel, stride, padding, flat(grad), grad.shape, *ranges[part],
-            lines[part], gradients[part], sums[part],
-        )  # fmt: skip
-
-    in_parallel(accumulate, len(ranges))
+    in_parallel(
+        _weight_gradient_rows, ranges, flat(source), source.shape, kernel, stride, padding, flat(grad), grad.shape,
+        own=(lines, gradients, sums),
+    )  # fmt: skip
     wide = kernel * inputs
     for part in range(len(ranges)):
-        total = sums[part].reshape(kernel, _rounded(outputs, 4), _rounded(wide, COLUMNS))[:, :outputs, :wide]
+        total = sums[part].reshape(kernel, _rounded(outputs, GRADIENT_ROWS), _rounded(wide, COLUMNS))[
+            :, :outputs, :wide
+        ]
         target = weight_grad.reshape(outputs, kernel, wide)
         target += total.transpose(1, 0, 2)

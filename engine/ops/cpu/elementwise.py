@@ -1,44 +1,69 @@
 """Copies with a change of precision, and sums: one pass over flat memory each."""
 
-from engine.memory import Array
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from engine.memory import Array, ArraySpec, Scratch
 from engine.ops import reference
+from engine.ops.cpu.kernels import kernel
 from engine.ops.cpu.lanes import LANES, load_until, store_until
-from engine.ops.cpu.storage import compiled, flat
-from engine.ops.cpu.threads import in_parallel, kernel, shares
-from engine.ops.operation import operation
-
-LEAST = 1 << 15  # elements that are worth a second thread
+from engine.ops.cpu.storage import compiled, flat, floats
+from engine.ops.cpu.threads import Ranges, in_parallel, shares
+from engine.ops.operation import Operation
 
 
-def _ranges(array: Array) -> list[tuple[int, int]]:
-    return shares(array.size, step=64, least=LEAST)
+def ranges(array: Array) -> Ranges:
+    """The elements of each thread."""
+    return shares(array.size, step=64, least=1 << 15)
 
 
-@kernel
+@kernel("SSii", "FFii", "SFii", "FSii")
 def _copy(x, out, first, last):
     for at in range(first, last, LANES):
         store_until(out, at, last, load_until(x, at, last))
 
 
-@operation()
-def copy(x: Array, out: Array, *, work: list[Array]) -> None:
+@compiled(reference.copy, reference.copy.workspace)
+def copy(x: Array, out: Array, *, work: Scratch) -> None:
     """As the reference."""
-    if not compiled(x, out) or not x.flags.c_contiguous:
-        return reference.copy.compute(x, out, work=work)
-    ranges = _ranges(out)
-    in_parallel(lambda part: _copy(flat(x), flat(out), *ranges[part]), len(ranges))
+    in_parallel(_copy, ranges(out), flat(x), flat(out))
 
 
-@kernel
+@kernel("SSii")
 def _add(x, out, first, last):
     for at in range(first, last, LANES):
         store_until(out, at, last, load_until(out, at, last) + load_until(x, at, last))
 
 
-@operation()
-def add(x: Array, out: Array, *, work: list[Array]) -> None:
+@compiled(reference.add, reference.add.workspace)
+def add(x: Array, out: Array, *, work: Scratch) -> None:
     """As the reference."""
-    if not compiled(x, out):
-        return reference.add.compute(x, out, work=work)
-    ranges = _ranges(out)
-    in_parallel(lambda part: _add(flat(x), flat(out), *ranges[part]), len(ranges))
+    in_parallel(_add, ranges(out), flat(x), flat(out))
+
+
+def converted(like: Operation) -> Operation:
+    """An operation of the reference whose float16 arrays kernels convert as a whole, since NumPy's casts are slow."""
+
+    def workspace(*arguments: Any, **options: Any) -> list[ArraySpec]:
+        wide = {id(each): floats(*each.shape) for each in _halves(arguments)}
+        return [*wide.values(), *like.workspace(*(wide.get(id(each), each) for each in arguments), **options)]
+
+    def compute(*arguments: Any, work: Scratch, **options: Any) -> Any:
+        halves = _halves(arguments)
+        wide = {id(half): single for half, single in zip(halves, work, strict=False)}
+        for half in halves:
+            copy.compute(half, wide[id(half)], work=())
+        arguments = [wide.get(id(each), each) for each in arguments]
+        result = like.compute(*arguments, work=work[len(halves) :], **options)
+        for half in halves:
+            copy.compute(wide[id(half)], half, work=())
+        return result
+
+    return Operation(compute, workspace, like.flops)
+
+
+def _halves(arguments: Sequence[Any]) -> list[Array]:
+    """The arrays of float16, each once."""
+    return [*{id(each): each for each in arguments if getattr(each, "dtype", None) == np.float16}.values()]

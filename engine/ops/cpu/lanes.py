@@ -6,6 +6,7 @@ several sums.
 """
 
 import operator
+from functools import wraps
 
 from llvmlite import ir
 from numba.core import cgutils, types
@@ -20,7 +21,7 @@ _SIZE = ir.IntType(types.intp.bitwidth)
 VECTOR = ir.VectorType(_FLOAT, LANES)
 _HALVES = ir.VectorType(_HALF, LANES)
 _BYTES = ir.VectorType(_BYTE, LANES)
-_FLAGS = ir.VectorType(ir.IntType(1), LANES)
+_NOUGHTS = ir.Constant(VECTOR, None)
 
 
 class _Lanes(types.Type):
@@ -85,16 +86,16 @@ def _write_one(builder, address, dtype, value) -> None:
     builder.store(value, address)
 
 
-def vector_function(builder, name, arguments):
-    """One of LLVM's own functions on vectors."""
-    kind = ir.FunctionType(VECTOR, [VECTOR] * arguments)
-    return cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}.v{LANES}f32")
+def vector_function(builder, name, arguments, vector=VECTOR):
+    """One of LLVM's own functions on vectors of float32."""
+    kind = ir.FunctionType(vector, [vector] * arguments)
+    return cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}.v{vector.count}f32")
 
 
 def splat_vector(builder, scalar, kind=VECTOR):
     """The same number in every lane."""
     first = builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.Constant(ir.IntType(32), 0))
-    zeros = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+    zeros = ir.Constant(ir.VectorType(ir.IntType(32), kind.count), [0] * kind.count)
     return builder.shuffle_vector(first, ir.Constant(kind, ir.Undefined), zeros)
 
 
@@ -158,23 +159,37 @@ def _body(function):
     return ir.IRBuilder(function.append_basic_block())
 
 
+def _read_until(context, builder, array, held, index, end, inside):
+    """array[index : min(index + 8, end)] where `inside`, the lanes beyond being 0."""
+    address = pointer(context, builder, array, held, index)
+    result = cgutils.alloca_once_value(builder, ir.Constant(VECTOR, None))
+    with builder.if_then(inside, likely=True), builder.if_else(_fits(builder, index, end), likely=True) as parts:
+        with parts[0]:
+            builder.store(read_vector(builder, address, array.dtype), result)
+        with parts[1]:
+            reader = _part_reader(builder.module, array.dtype)
+            builder.store(builder.call(reader, [address, builder.sub(end, index)]), result)
+    return builder.load(result)
+
+
 @intrinsic
 def load_until(typing, array, index, end):
     """array[index : min(index + 8, end)], the lanes beyond being 0."""
 
     def emit(context, builder, signature, arguments):
-        held, index, end = arguments
-        address = pointer(context, builder, array, held, index)
-        result = cgutils.alloca_once(builder, VECTOR)
-        with builder.if_else(_fits(builder, index, end), likely=True) as (whole, part):
-            with whole:
-                builder.store(read_vector(builder, address, array.dtype), result)
-            with part:
-                reader = _part_reader(builder.module, array.dtype)
-                builder.store(builder.call(reader, [address, builder.sub(end, index)]), result)
-        return builder.load(result)
+        return _read_until(context, builder, array, *arguments, ir.Constant(ir.IntType(1), 1))
 
     return lanes(array, types.intp, types.intp), emit
+
+
+@intrinsic
+def load_if(typing, array, index, end, inside):
+    """As load_until where `inside`, else 0."""
+
+    def emit(context, builder, signature, arguments):
+        return _read_until(context, builder, array, *arguments)
+
+    return lanes(array, types.intp, types.intp, types.boolean), emit
 
 
 @intrinsic
@@ -194,82 +209,69 @@ def store_until(typing, array, index, end, value):
     return types.void(array, types.intp, types.intp, lanes), emit
 
 
-@intrinsic
-def splat(typing, number):
+def _emitted(result, *arguments):
+    """Declares a function of kernels, of the types given, by what it emits: def name(builder, *values)."""
+
+    def declare(emit):
+        @wraps(emit)  # so that it has as many arguments
+        def typed(typing, *given):
+            return result(*arguments), lambda context, builder, signature, values: emit(builder, *values)
+
+        return intrinsic(typed)
+
+    return declare
+
+
+@_emitted(lanes, types.float32)
+def splat(builder, number):
     """The number in all eight lanes."""
-
-    def emit(context, builder, signature, arguments):
-        return splat_vector(builder, arguments[0])
-
-    return lanes(types.float32), emit
+    return splat_vector(builder, number)
 
 
-@intrinsic
-def choose_greater(typing, left, right, value, otherwise):
+@_emitted(lanes, lanes, lanes, lanes, lanes)
+def choose_greater(builder, left, right, value, otherwise):
     """value where left > right, else otherwise."""
-
-    def emit(context, builder, signature, arguments):
-        left, right, value, otherwise = arguments
-        return builder.select(builder.fcmp_ordered(">", left, right), value, otherwise)
-
-    return lanes(lanes, lanes, lanes, lanes), emit
+    return builder.select(builder.fcmp_ordered(">", left, right), value, otherwise)
 
 
-@intrinsic
-def positive_part(typing, value):
+@_emitted(lanes, lanes)
+def positive_part(builder, value):
     """max(value, 0); NaN stays NaN."""
-
-    def emit(context, builder, signature, arguments):
-        zero = ir.Constant(VECTOR, None)
-        return builder.select(builder.fcmp_ordered("<", arguments[0], zero), zero, arguments[0])
-
-    return lanes(lanes), emit
+    return builder.select(builder.fcmp_ordered("<", value, _NOUGHTS), _NOUGHTS, value)
 
 
-@intrinsic
-def positive_bits(typing, value):
+@_emitted(types.uint8, lanes)
+def positive_bits(builder, value):
     """A byte with a bit for each lane above 0, the first lane in the highest bit as numpy.packbits has it."""
-
-    def emit(context, builder, signature, arguments):
-        flags = builder.fcmp_ordered(">", arguments[0], ir.Constant(VECTOR, None))
-        order = ir.Constant(ir.VectorType(ir.IntType(32), LANES), list(reversed(range(LANES))))
-        return builder.bitcast(builder.shuffle_vector(flags, flags, order), _BYTE)
-
-    return types.uint8(lanes), emit
+    flags = builder.fcmp_ordered(">", value, _NOUGHTS)
+    order = ir.Constant(ir.VectorType(ir.IntType(32), LANES), list(reversed(range(LANES))))
+    return builder.bitcast(builder.shuffle_vector(flags, flags, order), _BYTE)
 
 
-@intrinsic
-def keep_bits(typing, value, bits):
-    """value * 1 where the lane's bit is set, value * 0 elsewhere, so that NaN stays NaN."""
-
-    def emit(context, builder, signature, arguments):
-        value, bits = arguments
-        places = ir.Constant(_BYTES, [1 << (LANES - 1 - lane) for lane in range(LANES)])
-        chosen = builder.and_(splat_vector(builder, bits, _BYTES), places)
-        flags = builder.icmp_unsigned("!=", chosen, ir.Constant(_BYTES, None))
-        return builder.fmul(value, builder.uitofp(flags, VECTOR))
-
-    return lanes(lanes, types.uint8), emit
+@_emitted(lanes, lanes, lanes)
+def keep_positive(builder, value, other):
+    """value * 1 where other > 0, value * 0 elsewhere, so that NaN stays NaN."""
+    return builder.fmul(value, builder.uitofp(builder.fcmp_ordered(">", other, _NOUGHTS), VECTOR))
 
 
-@intrinsic
-def maximum(typing, left, right):
+@_emitted(lanes, lanes, types.uint8)
+def keep_bits(builder, value, bits):
+    """value * 1 where the lane's bit is set, value * 0 elsewhere."""
+    places = ir.Constant(_BYTES, [1 << (LANES - 1 - lane) for lane in range(LANES)])
+    chosen = builder.and_(splat_vector(builder, bits, _BYTES), places)
+    return builder.fmul(value, builder.uitofp(builder.icmp_unsigned("!=", chosen, ir.Constant(_BYTES, None)), VECTOR))
+
+
+@_emitted(lanes, lanes, lanes)
+def maximum(builder, left, right):
     """The larger of each lane; NaN wins."""
-
-    def emit(context, builder, signature, arguments):
-        return builder.call(vector_function(builder, "maximum", 2), arguments)
-
-    return lanes(lanes, lanes), emit
+    return builder.call(vector_function(builder, "maximum", 2), (left, right))
 
 
-@intrinsic
-def equal(typing, left, right):
+@_emitted(lanes, lanes, lanes)
+def equal(builder, left, right):
     """1 where left = right, else 0."""
-
-    def emit(context, builder, signature, arguments):
-        return builder.uitofp(builder.fcmp_ordered("==", *arguments), VECTOR)
-
-    return lanes(lanes, lanes), emit
+    return builder.uitofp(builder.fcmp_ordered("==", left, right), VECTOR)
 
 
 _SHORT = ir.IntType(16)
@@ -277,25 +279,25 @@ _SHORTS = ir.VectorType(_SHORT, LANES)
 _PAIRS = ir.Constant(_SHORTS, [2 * lane for lane in range(LANES)])
 
 
-@intrinsic
-def pack_pairs(typing, value):
+@_emitted(types.uint16, lanes)
+def pack_pairs(builder, value):
     """The lanes, whole numbers from 0 to 3, in two bits each; the first lane lowest."""
-
-    def emit(context, builder, signature, arguments):
-        shifted = builder.shl(builder.fptoui(arguments[0], _SHORTS), _PAIRS)
-        kind = ir.FunctionType(_SHORT, [_SHORTS])
-        function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.vector.reduce.or.v{LANES}i16")
-        return builder.call(function, [shifted])
-
-    return types.uint16(lanes), emit
+    shifted = builder.shl(builder.fptoui(value, _SHORTS), _PAIRS)
+    kind = ir.FunctionType(_SHORT, [_SHORTS])
+    function = cgutils.get_or_insert_function(builder.module, kind, f"llvm.vector.reduce.or.v{LANES}i16")
+    return builder.call(function, [shifted])
 
 
-@intrinsic
-def unpack_pairs(typing, bits):
+@_emitted(lanes, types.uint16)
+def unpack_pairs(builder, bits):
     """The lanes that pack_pairs packed."""
+    shifted = builder.lshr(splat_vector(builder, bits, _SHORTS), _PAIRS)
+    return builder.uitofp(builder.and_(shifted, ir.Constant(_SHORTS, [3] * LANES)), VECTOR)
 
-    def emit(context, builder, signature, arguments):
-        shifted = builder.lshr(splat_vector(builder, arguments[0], _SHORTS), _PAIRS)
-        return builder.uitofp(builder.and_(shifted, ir.Constant(_SHORTS, [3] * LANES)), VECTOR)
 
-    return lanes(types.uint16), emit
+@_emitted(types.uint64, types.uint64, types.uint64)
+def high_product(builder, left, right):
+    """The upper half of the product of two whole numbers of 64 bits."""
+    wide = ir.IntType(128)
+    product = builder.mul(builder.zext(left, wide), builder.zext(right, wide))
+    return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), left.type)

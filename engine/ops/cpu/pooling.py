@@ -2,30 +2,20 @@
 
 import numpy as np
 
-from engine.memory import Array, ArraySpec
+from engine.memory import Array, Scratch
 from engine.ops import reference
-from engine.ops.cpu.lanes import (
-    LANES,
-    choose_greater,
-    equal,
-    load,
-    maximum,
-    pack_pairs,
-    splat,
-    store,
-    unpack_pairs,
-)
-from engine.ops.cpu.storage import NO_BITS, compiled, flat
-from engine.ops.cpu.threads import in_parallel, kernel, shares
-from engine.ops.operation import operation
+from engine.ops.cpu.kernels import kernel
+from engine.ops.cpu.lanes import LANES, choose_greater, equal, load, maximum, pack_pairs, splat, store, unpack_pairs
+from engine.ops.cpu.storage import NO_BITS, compiled, flat, stored
+from engine.ops.cpu.threads import in_parallel, shares
 
 
-def _is_compiled(image: Array, pooled: Array, size: int) -> bool:
-    return size == 2 and pooled.shape[3] % LANES == 0 and compiled(image, pooled)
+def _suits(image: Array, pooled: Array, size: int) -> bool:
+    return size == 2 and pooled.shape[3] % LANES == 0 and stored(image, pooled)
 
 
-@kernel
-def _max_pool(x, width, out, out_shape, positions, keeps_positions, first, last, offset):
+@kernel("SiiSNBbii")
+def _max_pool(x, width, offset, out, out_shape, positions, keeps_positions, first, last):
     """Rows first..last of the output, counted over images; `offset` elements of x lie between the images' used rows."""
     _, height, out_width, channels = out_shape
     for row in range(first, last):
@@ -47,8 +37,8 @@ def _max_pool(x, width, out, out_shape, positions, keeps_positions, first, last,
                     positions[(to + c) // 4 + 1] = bits >> 8
 
 
-@kernel
-def _max_pool_backward(positions, grad, grad_shape, out, width, first, last, offset):
+@kernel("BSNSiiii")
+def _max_pool_backward(positions, grad, grad_shape, out, width, offset, first, last):
     """Rows first..last of the gradient."""
     _, height, grad_width, channels = grad_shape
     for row in range(first, last):
@@ -70,42 +60,23 @@ def _unused(image: Array) -> int:
     return image.shape[1] % 2 * image.shape[2] * image.shape[3]
 
 
-def _max_pool_workspace(x: Array, out: Array, positions: Array | None, *, size: int) -> list[ArraySpec]:
-    return [] if _is_compiled(x, out, size) else reference.max_pool.workspace(x, out, positions, size=size)
-
-
-@operation(workspace=_max_pool_workspace)
-def max_pool(x: Array, out: Array, positions: Array | None, *, size: int, work: list[Array]) -> None:
+@compiled(reference.max_pool, lambda *arrays, size: [], when=lambda x, out, positions, *, size: _suits(x, out, size))
+def max_pool(x: Array, out: Array, positions: Array | None, *, size: int, work: Scratch) -> None:
     """As the reference."""
-    if not _is_compiled(x, out, size):
-        return reference.max_pool.compute(x, out, positions, size=size, work=work)
     ranges = shares(out.shape[0] * out.shape[1])
-    bits = NO_BITS if positions is None else positions.reshape(-1)
-
-    def compute(part: int) -> None:
-        _max_pool(flat(x), x.shape[2], flat(out), out.shape, bits, positions is not None, *ranges[part], _unused(x))
-
-    in_parallel(compute, len(ranges))
+    bits = (NO_BITS, False) if positions is None else (positions.reshape(-1), True)
+    in_parallel(_max_pool, ranges, flat(x), x.shape[2], _unused(x), flat(out), out.shape, *bits)
 
 
-def _max_pool_backward_workspace(positions: Array, grad: Array, out: Array, *, size: int) -> list[ArraySpec]:
-    if _is_compiled(out, grad, size):
-        return []
-    return reference.max_pool_backward.workspace(positions, grad, out, size=size)
-
-
-@operation(workspace=_max_pool_backward_workspace)
-def max_pool_backward(positions: Array, grad: Array, out: Array, *, size: int, work: list[Array]) -> None:
+@compiled(
+    reference.max_pool_backward,
+    lambda *arrays, size: [],
+    when=lambda positions, grad, out, *, size: _suits(out, grad, size),
+)
+def max_pool_backward(positions: Array, grad: Array, out: Array, *, size: int, work: Scratch) -> None:
     """As the reference."""
-    if not _is_compiled(out, grad, size):
-        return reference.max_pool_backward.compute(positions, grad, out, size=size, work=work)
     if out.shape[1] % 2 or out.shape[2] % 2:
         out[...] = 0
     ranges = shares(grad.shape[0] * grad.shape[1])
-
-    def compute(part: int) -> None:
-        _max_pool_backward(
-            positions.reshape(-1), flat(grad), grad.shape, flat(out), out.shape[2], *ranges[part], _unused(out)
-        )
-
-    in_parallel(compute, len(ranges))
+    arguments = (positions.reshape(-1), flat(grad), grad.shape, flat(out), out.shape[2], _unused(out))
+    in_parallel(_max_pool_backward, ranges, *arguments)

@@ -1,29 +1,56 @@
-"""How arrays reach compiled kernels: flat, float16 as the uint16 of its bits."""
+"""How arrays reach compiled kernels: flat, float16 as the uint16 of its bits. What kernels cannot do the reference
+does.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numba.core.registry import cpu_target
 
-from engine.memory import Array
+from engine.memory import Array, ArraySpec, Scratch
+from engine.ops.operation import Operation
 
 NOTHING = np.zeros(0, np.float32)
 NO_BITS = np.zeros(0, np.uint8)
+_ARRAYS = (np.ndarray, ArraySpec)
 
 
-def _converts_halves() -> bool:
-    """Whether the processor that kernels are compiled for converts float16 itself.
-
-    Elsewhere the compiler would call a function that is not there, and the process would crash.
-    """
-    triple, _, features = cpu_target.target_context.codegen().magic_tuple()
-    return triple.startswith(("aarch64", "arm64")) or "+f16c" in features.split(",")
+_TRIPLE, _, _NAMES = cpu_target.target_context.codegen().magic_tuple()
+FEATURES = frozenset(_NAMES.split(","))  # of the processor that kernels are compiled for
+# Where the processor does not convert float16 itself, the compiler would call a function that is not there.
+_CONVERTS_HALVES = _TRIPLE.startswith(("aarch64", "arm64")) or "+f16c" in FEATURES
+_FOREIGN = "d" if _CONVERTS_HALVES else "de"  # characters of the dtypes that kernels do not take
 
 
-_STORED = {np.dtype(np.float32)} | ({np.dtype(np.float16)} if _converts_halves() else set())
+def stored(*arrays: Any, **options: Any) -> bool:
+    """Whether kernels can work on all arrays among the arguments; not on float64."""
+    for array in (*arrays, *options.values()):
+        if isinstance(array, _ARRAYS) and array.dtype.char in _FOREIGN:
+            return False
+    return True
 
 
-def compiled(*arrays: Array | None) -> bool:
-    """Whether kernels can work on all of the arrays; the others, such as float64, go to the reference."""
-    return all(array is None or array.dtype in _STORED for array in arrays)
+def compiled(
+    like: Operation, workspace: Callable[..., Sequence[ArraySpec]], when: Callable[..., bool] = stored
+) -> Callable[[Callable[..., None]], Operation]:
+    """Declares the fast form of an operation of the reference, which does what lies beyond `when`."""
+
+    def declare(compute: Callable[..., None]) -> Operation:
+        def either(*arguments: Any, work: Scratch, **options: Any) -> None:
+            (compute if when(*arguments, **options) else like.compute)(*arguments, work=work, **options)
+
+        def either_workspace(*arguments: Any, **options: Any) -> Sequence[ArraySpec]:
+            return (workspace if when(*arguments, **options) else like.workspace)(*arguments, **options)
+
+        return Operation(either, either_workspace, like.flops)
+
+    return declare
+
+
+def floats(*shape: int) -> ArraySpec:
+    """Scratch of float32."""
+    return ArraySpec(shape, np.dtype(np.float32))
 
 
 def flat(array: Array) -> Array:

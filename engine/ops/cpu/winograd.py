@@ -10,26 +10,22 @@ cache lines.
 
 import numpy as np
 
-from engine.memory import Array, ArraySpec
-from engine.ops.cpu.lanes import LANES, load, load_until, splat, store, store_until
-from engine.ops.cpu.product import COLUMNS, multiply_four, multiply_six
-from engine.ops.cpu.storage import NOTHING, flat
-from engine.ops.cpu.threads import THREADS, in_parallel, kernel, shares
+from engine.memory import Array, ArraySpec, Scratch
+from engine.ops.cpu.kernels import kernel
+from engine.ops.cpu.lanes import LANES, load, load_if, load_until, splat, store, store_until
+from engine.ops.cpu.product import COLUMNS, GRADIENT_ROWS, ROWS, multiply_gradient_rows, multiply_rows
+from engine.ops.cpu.storage import NOTHING, flat, floats
+from engine.ops.cpu.threads import THREADS, in_parallel, shares
 
 PRODUCTS = 16
 PLANE_GAP = 16
 PIECE_FLOATS = 3 << 15  # planes of one piece: 384 KiB, within a core's second-level cache
-STEP = 24  # tiles: a multiple of 6 and of 4
+STEP = 24  # tiles: a multiple of ROWS
 
 
 def rounded(size: int, step: int = COLUMNS) -> int:
     """`size` rounded up to a multiple of `step`."""
     return -(-size // step) * step
-
-
-def suits(kernel: int, stride: int, inputs: int, outputs: int) -> bool:
-    """Whether this way is the fast one."""
-    return kernel == 3 and stride == 1 and min(inputs, outputs) >= 16
 
 
 def _piece_tiles(inputs: int, outputs: int, at_least: int = STEP) -> int:
@@ -52,96 +48,115 @@ def _plane(tiles: int, channels: int) -> int:
     return tiles * _width(channels) + PLANE_GAP
 
 
-@kernel
-def _weight_planes(weight, base, row, column, down, right, rows, columns, first, last, planes):
+@kernel()
+def _input_transform(d0, d1, d2, d3):
+    """B^T d."""
+    return d0 - d2, d1 + d2, d2 - d1, d1 - d3
+
+
+@kernel()
+def _output_transform(m0, m1, m2, m3):
+    """A^T m."""
+    return m0 + m1 + m2, m1 - m2 - m3
+
+
+@kernel()
+def _gradient_transform(y0, y1):
+    """A y."""
+    return y0, y0 + y1, y0 - y1, splat(np.float32(0)) - y1
+
+
+@kernel()
+def _weight_transform(g0, g1, g2):
+    """G g."""
+    outer, inner = np.float32(0.5) * (g0 + g2), np.float32(0.5) * g1
+    return g0, outer + inner, outer - inner, g2
+
+
+@kernel()
+def _weight_gradient_transform(m0, m1, m2, m3):
+    """G^T m."""
+    half = splat(np.float32(0.5))
+    outer = half * (m1 + m2)
+    return m0 + outer, half * (m1 - m2), m3 + outer
+
+
+@kernel()
+def _load_four(planes, at, step):
+    return load(planes, at), load(planes, at + step), load(planes, at + 2 * step), load(planes, at + 3 * step)
+
+
+@kernel()
+def _store_four(planes, at, step, values):
+    for number in range(4):
+        store(planes, at + number * step, values[number])
+
+
+@kernel("FiiiiiiiFii")
+def _weight_planes(weight, base, row, column, down, right, rows, columns, planes, first, last):
     """planes[p][block of 16 columns][row][column in block] = (G g G^T)[p].
 
     Element (a, b) of g for row r and column n lies at base + r * row + n * column + a * down + b * right.
     """
-    blocks = (columns + 15) // 16
-    size = blocks * rows * 16
-    half = np.float32(0.5)
+    size = (columns + 15) // 16 * rows * 16
     for block in range(first, last):
         for r in range(rows):
             for lane in range(16):
                 n = block * 16 + lane
-                at = (block * rows + r) * 16 + lane
+                to = (block * rows + r) * 16 + lane
                 if n >= columns:
                     for p in range(16):
-                        planes[p * size + at] = 0
+                        planes[p * size + to] = 0
                     continue
-                start = base + r * row + n * column
-                for b in range(3):
-                    g0 = weight[start + b * right]
-                    g1 = weight[start + down + b * right]
-                    g2 = weight[start + 2 * down + b * right]
-                    # G g first, in the places that its rows are then replaced in
-                    outer = half * (g0 + g2)
-                    inner = half * g1
-                    planes[b * size + at] = g0
-                    planes[(4 + b) * size + at] = outer + inner
-                    planes[(8 + b) * size + at] = outer - inner
-                    planes[(12 + b) * size + at] = g2
+                at = base + r * row + n * column
+                g0 = _weight_transform(weight[at], weight[at + down], weight[at + 2 * down])
+                at += right
+                g1 = _weight_transform(weight[at], weight[at + down], weight[at + 2 * down])
+                at += right
+                g2 = _weight_transform(weight[at], weight[at + down], weight[at + 2 * down])
                 for a in range(4):
-                    g0 = planes[4 * a * size + at]
-                    g1 = planes[(4 * a + 1) * size + at]
-                    g2 = planes[(4 * a + 2) * size + at]
-                    outer = half * (g0 + g2)
-                    inner = half * g1
-                    planes[(4 * a + 1) * size + at] = outer + inner
-                    planes[(4 * a + 2) * size + at] = outer - inner
-                    planes[(4 * a + 3) * size + at] = g2
+                    values = _weight_transform(g0[a], g1[a], g2[a])
+                    for b in range(4):
+                        planes[(4 * a + b) * size + to] = values[b]
 
 
-@kernel
+@kernel()
+def _input_column(source, at, channels, below, inside, top, height):
+    """B^T d for the column of a tile whose first element lies at `at`; 0 beyond the image."""
+    end = at + channels
+    d0 = load_if(source, at, end, inside and top >= 0 and top < height)
+    d1 = load_if(source, at + below, end + below, inside and top + 1 >= 0 and top + 1 < height)
+    at, end = at + 2 * below, end + 2 * below
+    d2 = load_if(source, at, end, inside and top + 2 >= 0 and top + 2 < height)
+    d3 = load_if(source, at + below, end + below, inside and top + 3 < height)
+    return _input_transform(d0, d1, d2, d3)
+
+
+@kernel()
 def _input_planes(source, shape, padding, across, down, first, last, planes, plane, width):
     """planes[p][tile] = (B^T d B)[p] for tiles first..last, counted over images, rows and columns of tiles."""
     _, height, breadth, channels = shape
+    below = breadth * channels
     for tile in range(first, last):
         image = tile // (across * down)
         top = tile // across % down * 2 - padding
-        left = tile % across * 2 - padding
-        to = (tile - first) * width
+        x = tile % across * 2 - padding
+        begin = ((image * height + top) * breadth + x) * channels
         for c in range(0, channels, LANES):
-            for column in range(4):
-                x = left + column
-                inside = x >= 0 and x < breadth
-                at = ((image * height + top) * breadth + x) * channels + c
-                below = breadth * channels
-                end = channels - c
-                d0 = load_until(source, at, at + end) if inside and top >= 0 and top < height else splat(np.float32(0))
-                at += below
-                d1 = (
-                    load_until(source, at, at + end)
-                    if inside and top + 1 >= 0 and top + 1 < height
-                    else splat(np.float32(0))
-                )
-                at += below
-                d2 = (
-                    load_until(source, at, at + end)
-                    if inside and top + 2 >= 0 and top + 2 < height
-                    else splat(np.float32(0))
-                )
-                at += below
-                d3 = load_until(source, at, at + end) if inside and top + 3 < height else splat(np.float32(0))
-                here = column * plane + to + c
-                store(planes, here, d0 - d2)
-                store(planes, here + 4 * plane, d1 + d2)
-                store(planes, here + 8 * plane, d2 - d1)
-                store(planes, here + 12 * plane, d1 - d3)
-            for a in range(4):
-                here = 4 * a * plane + to + c
-                d0 = load(planes, here)
-                d1 = load(planes, here + plane)
-                d2 = load(planes, here + 2 * plane)
-                d3 = load(planes, here + 3 * plane)
-                store(planes, here, d0 - d2)
-                store(planes, here + plane, d1 + d2)
-                store(planes, here + 2 * plane, d2 - d1)
-                store(planes, here + 3 * plane, d1 - d3)
+            at, left = begin + c, channels - c
+            d0 = _input_column(source, at, left, below, x >= 0 and x < breadth, top, height)
+            at += channels
+            d1 = _input_column(source, at, left, below, x + 1 >= 0 and x + 1 < breadth, top, height)
+            at += channels
+            d2 = _input_column(source, at, left, below, x + 2 >= 0 and x + 2 < breadth, top, height)
+            at += channels
+            d3 = _input_column(source, at, left, below, x + 3 < breadth, top, height)
+            for row in range(4):
+                to = 4 * row * plane + (tile - first) * width + c
+                _store_four(planes, to, plane, _input_transform(d0[row], d1[row], d2[row], d3[row]))
 
 
-@kernel
+@kernel()
 def _store_tiles(planes, plane, width, bias, out, shape, across, down, first, last):
     """The 2x2 outputs A^T m A of each tile, plus the bias."""
     _, height, breadth, channels = shape
@@ -151,31 +166,25 @@ def _store_tiles(planes, plane, width, bias, out, shape, across, down, first, la
         left = tile % across * 2
         for c in range(0, channels, LANES):
             here = (tile - first) * width + c
+            m0 = _output_transform(*_load_four(planes, here, 4 * plane))
+            m1 = _output_transform(*_load_four(planes, here + plane, 4 * plane))
+            m2 = _output_transform(*_load_four(planes, here + 2 * plane, 4 * plane))
+            m3 = _output_transform(*_load_four(planes, here + 3 * plane, 4 * plane))
             offset = load_until(bias, c, channels) if bias.size else splat(np.float32(0))
-            at = ((image * height + top) * breadth + left) * channels + c
-            end = channels - c
-            m0 = load(planes, here) + load(planes, here + 4 * plane) + load(planes, here + 8 * plane)
-            m1 = load(planes, here + plane) + load(planes, here + 5 * plane) + load(planes, here + 9 * plane)
-            m2 = load(planes, here + 2 * plane) + load(planes, here + 6 * plane) + load(planes, here + 10 * plane)
-            m3 = load(planes, here + 3 * plane) + load(planes, here + 7 * plane) + load(planes, here + 11 * plane)
-            store_until(out, at, at + end, m0 + m1 + m2 + offset)
-            if left + 1 < breadth:
-                store_until(out, at + channels, at + channels + end, m1 - m2 - m3 + offset)
-            if top + 1 < height:
-                at += breadth * channels
-                m0 = load(planes, here + 4 * plane) - load(planes, here + 8 * plane) - load(planes, here + 12 * plane)
-                m1 = load(planes, here + 5 * plane) - load(planes, here + 9 * plane) - load(planes, here + 13 * plane)
-                m2 = load(planes, here + 6 * plane) - load(planes, here + 10 * plane) - load(planes, here + 14 * plane)
-                m3 = load(planes, here + 7 * plane) - load(planes, here + 11 * plane) - load(planes, here + 15 * plane)
-                store_until(out, at, at + end, m0 + m1 + m2 + offset)
+            for row in range(min(2, height - top)):
+                at = ((image * height + top + row) * breadth + left) * channels + c
+                end = at + channels - c
+                y0, y1 = _output_transform(m0[row], m1[row], m2[row], m3[row])
+                store_until(out, at, end, y0 + offset)
                 if left + 1 < breadth:
-                    store_until(out, at + channels, at + channels + end, m1 - m2 - m3 + offset)
+                    store_until(out, at + channels, end + channels, y1 + offset)
 
 
-@kernel
+@kernel()
 def _gradient_planes(grad, shape, across, down, first, last, planes, plane, width):
     """planes[p][tile] = (A dy A^T)[p]."""
     _, height, breadth, channels = shape
+    below = breadth * channels
     for tile in range(first, last):
         image = tile // (across * down)
         top = tile // across % down * 2
@@ -183,35 +192,20 @@ def _gradient_planes(grad, shape, across, down, first, last, planes, plane, widt
         right, bottom = left + 1 < breadth, top + 1 < height
         for c in range(0, channels, LANES):
             at = ((image * height + top) * breadth + left) * channels + c
-            end = channels - c
-            below = breadth * channels
-            y00 = load_until(grad, at, at + end)
-            y01 = load_until(grad, at + channels, at + channels + end) if right else splat(np.float32(0))
-            at += below
-            y10 = load_until(grad, at, at + end) if bottom else splat(np.float32(0))
-            y11 = load_until(grad, at + channels, at + channels + end) if right and bottom else splat(np.float32(0))
-            here = (tile - first) * width + c
-            none = splat(np.float32(0))
+            end = at + channels - c
+            y00, y01 = load_until(grad, at, end), load_if(grad, at + channels, end + channels, right)
+            at, end = at + below, end + below
+            y10, y11 = load_if(grad, at, end, bottom), load_if(grad, at + channels, end + channels, right and bottom)
+            lefts, rights = _gradient_transform(y00, y10), _gradient_transform(y01, y11)
             for a in range(4):
-                if a == 0:
-                    left_column, right_column = y00, y01
-                elif a == 1:
-                    left_column, right_column = y00 + y10, y01 + y11
-                elif a == 2:
-                    left_column, right_column = y00 - y10, y01 - y11
-                else:
-                    left_column, right_column = none - y10, none - y11
-                store(planes, here, left_column)
-                store(planes, here + plane, left_column + right_column)
-                store(planes, here + 2 * plane, left_column - right_column)
-                store(planes, here + 3 * plane, none - right_column)
-                here += 4 * plane
+                to = 4 * a * plane + (tile - first) * width + c
+                _store_four(planes, to, plane, _gradient_transform(lefts[a], rights[a]))
 
 
-@kernel
+@kernel("SNiFFSNiiiiiFF")
 def _correlate(
-    source, source_shape, padding, weights, bias, out, out_shape, first, last,
-    tiles, source_width, product_width, sources, products,
+    source, source_shape, padding, weights, bias, out, out_shape, tiles, source_width, product_width, first, last,
+    sources, products,
 ):  # fmt: skip
     """Tiles first..last of the output, `tiles` at a time."""
     inputs, outputs = source_shape[3], out_shape[3]
@@ -224,19 +218,19 @@ def _correlate(
         for p in range(16):
             for n in range(0, columns, 16):
                 panel = (p * columns + n) * inputs
-                for row in range(0, stop - start, 6):
+                for row in range(0, stop - start, ROWS):
                     at = p * source_plane + row * source_width
                     to = p * product_plane + row * product_width + n
-                    multiply_six(
+                    multiply_rows(
                         sources, at, source_width, 1, weights, panel, 16, products, to, product_width, inputs, False
                     )
         _store_tiles(products, product_plane, product_width, bias, out, out_shape, across, down, start, stop)
 
 
-@kernel
+@kernel("SNiSNiiiiiFFF")
 def _accumulate(
-    source, source_shape, padding, grad, grad_shape, first, last,
-    tiles, source_width, grad_width, sources, gradients, sums,
+    source, source_shape, padding, grad, grad_shape, tiles, source_width, grad_width, first, last,
+    sources, gradients, sums,
 ):  # fmt: skip
     """sums[p][block of 16 inputs][output][input in block] = over tiles first..last, gradient plane^T @ input plane."""
     inputs, outputs = source_shape[3], grad_shape[3]
@@ -249,21 +243,20 @@ def _accumulate(
         _gradient_planes(grad, grad_shape, across, down, start, stop, gradients, grad_plane, grad_width)
         for p in range(16):
             for n in range(0, columns, 16):
-                for row in range(0, outputs, 4):
+                for row in range(0, outputs, GRADIENT_ROWS):
                     at = p * grad_plane + row
                     to = (p * columns + n) * rows + row * 16
-                    multiply_four(
+                    multiply_gradient_rows(
                         gradients, at, 1, grad_width, sources, p * source_plane + n, source_width,
                         sums, to, 16, stop - start, start > first,
                     )  # fmt: skip
 
 
-@kernel
-def _weight_gradient(sums, parts, part_size, inputs, outputs, first, last, weight_grad):
+@kernel("FiiiiFii")
+def _weight_gradient(sums, parts, part_size, inputs, outputs, weight_grad, first, last):
     """weight_grad += G^T (sums of all parts) G for outputs first..last."""
     rows, columns = (outputs + 15) // 16 * 16, (inputs + 15) // 16 * 16
     plane = rows * columns
-    half = splat(np.float32(0.5))
     for part in range(1, parts):
         for block in range(0, 16 * columns, 16):
             for at in range((block * rows + first * 16), block * rows + last * 16, LANES):
@@ -271,29 +264,16 @@ def _weight_gradient(sums, parts, part_size, inputs, outputs, first, last, weigh
     for o in range(first, last):
         for c in range(0, inputs, LANES):
             here = (c // 16 * rows + o) * 16 + c % 16
-            for a in range(4):
-                at = here + 4 * a * plane
-                outer = half * (load(sums, at + plane) + load(sums, at + 2 * plane))
-                inner = half * (load(sums, at + plane) - load(sums, at + 2 * plane))
-                store(sums, at, load(sums, at) + outer)
-                store(sums, at + plane, inner)
-                store(sums, at + 2 * plane, load(sums, at + 3 * plane) + outer)
+            for at in range(here, here + 16 * plane, 4 * plane):
+                values = _weight_gradient_transform(*_load_four(sums, at, plane))
+                for b in range(3):
+                    store(sums, at + b * plane, values[b])
             for b in range(3):
-                at = here + b * plane
-                outer = half * (load(sums, at + 4 * plane) + load(sums, at + 8 * plane))
-                inner = half * (load(sums, at + 4 * plane) - load(sums, at + 8 * plane))
-                to = (o * 9 + b) * inputs + c
-                end = inputs - c
-                store_until(weight_grad, to, to + end, load_until(weight_grad, to, to + end) + load(sums, at) + outer)
-                to += 3 * inputs
-                store_until(weight_grad, to, to + end, load_until(weight_grad, to, to + end) + inner)
-                to += 3 * inputs
-                store_until(
-                    weight_grad,
-                    to,
-                    to + end,
-                    load_until(weight_grad, to, to + end) + load(sums, at + 12 * plane) + outer,
-                )
+                values = _weight_gradient_transform(*_load_four(sums, here + b * plane, 4 * plane))
+                for a in range(3):
+                    to = ((o * 3 + a) * 3 + b) * inputs + c
+                    end = to + inputs - c
+                    store_until(weight_grad, to, end, load_until(weight_grad, to, end) + values[a])
 
 
 def _tile_count(out: Array) -> int:
@@ -301,75 +281,70 @@ def _tile_count(out: Array) -> int:
     return batch * ((height + 1) // 2) * ((width + 1) // 2)
 
 
-def correlation_workspace(source: Array, out: Array) -> list[ArraySpec]:
+def forward_workspace(source: Array, weight: Array, out: Array, **geometry: int) -> list[ArraySpec]:
     """The kernel's planes; for each thread the planes of a piece of tiles and of its products."""
     inputs, outputs = source.shape[3], out.shape[3]
     tiles = _piece_tiles(inputs, outputs)
-    floats = np.dtype(np.float32)
     return [
-        ArraySpec((PRODUCTS * rounded(outputs) * inputs,), floats),
-        ArraySpec((THREADS, PRODUCTS * _plane(tiles, inputs)), floats),
-        ArraySpec((THREADS, PRODUCTS * _plane(tiles, outputs)), floats),
+        floats(PRODUCTS * rounded(outputs) * inputs),
+        floats(THREADS, PRODUCTS * _plane(tiles, inputs)),
+        floats(THREADS, PRODUCTS * _plane(tiles, outputs)),
     ]
 
 
-def correlate(
-    source: Array, weight: Array, bias: Array | None, out: Array, *, padding: int, backward: bool, work: list[Array]
+def forward(
+    source: Array, weight: Array, bias: Array | None, out: Array, *, stride: int, padding: int, work: Scratch
 ) -> None:
-    """out = source correlated with weight, plus bias; backward: with the kernel flipped and its channels exchanged."""
-    planes, sources, products = work
-    inputs, outputs = source.shape[3], out.shape[3]
+    """As convolve of the reference, for a stride of 1."""
     tap = weight.shape[3]
-    row, column = (9 * tap, 1) if backward else (1, 9 * tap)
-    base, down, right = (8 * tap, -3 * tap, -tap) if backward else (0, 3 * tap, tap)
+    _correlate_with(flat(weight), (0, 1, 9 * tap, 3 * tap, tap), source, bias, out, padding, work)
+
+
+input_gradient_workspace = forward_workspace
+
+
+def input_gradient(grad: Array, weight: Array, out: Array, *, stride: int, padding: int, work: Scratch) -> None:
+    """As convolve_input_gradient of the reference: with the kernel flipped and its channels exchanged."""
+    tap = weight.shape[3]
+    _correlate_with(flat(weight), (8 * tap, 9 * tap, 1, -3 * tap, -tap), grad, None, out, 2 - padding, work)
+
+
+def _correlate_with(
+    weight: Array, places: tuple[int, ...], source: Array, bias: Array | None, out: Array, padding: int, work: Scratch
+) -> None:
+    """out = source correlated with weight, whose elements lie as `places` says, plus bias."""
+    planes, *own = work
+    inputs, outputs = source.shape[3], out.shape[3]
     blocks = shares(rounded(outputs) // COLUMNS, least=max(1, (1 << 14) // (inputs * COLUMNS)))
-
-    def transform(part: int) -> None:
-        _weight_planes(flat(weight), base, row, column, down, right, inputs, outputs, *blocks[part], planes)
-
-    in_parallel(transform, len(blocks))
-    tiles = _piece_tiles(inputs, outputs)
-    ranges = shares(_tile_count(out), step=STEP)
+    in_parallel(_weight_planes, blocks, weight, *places, inputs, outputs, planes)
     constant = NOTHING if bias is None else bias
-
-    def compute(part: int) -> None:
-        _correlate(
-            flat(source), source.shape, padding, planes, constant, flat(out), out.shape, *ranges[part],
-            tiles, _width(inputs), _width(outputs), sources[part], products[part],
-        )  # fmt: skip
-
-    in_parallel(compute, len(ranges))
+    sizes = (_piece_tiles(inputs, outputs), _width(inputs), _width(outputs))
+    in_parallel(
+        _correlate, shares(_tile_count(out), step=STEP), flat(source), source.shape, padding, planes, constant,
+        flat(out), out.shape, *sizes, own=own,
+    )  # fmt: skip
 
 
-def weight_gradient_workspace(source: Array, grad: Array) -> list[ArraySpec]:
+def weight_gradient_workspace(source: Array, grad: Array, weight_grad: Array, **geometry: int) -> list[ArraySpec]:
     """For each thread the planes of a piece of inputs and gradients, and the sums of their products."""
     inputs, outputs = source.shape[3], grad.shape[3]
     tiles = _gradient_tiles(inputs, outputs)
-    floats = np.dtype(np.float32)
     return [
-        ArraySpec((THREADS, PRODUCTS * _plane(tiles, inputs)), floats),
-        ArraySpec((THREADS, PRODUCTS * _plane(tiles, outputs)), floats),
-        ArraySpec((THREADS, PRODUCTS * rounded(outputs) * rounded(inputs)), floats),
+        floats(THREADS, PRODUCTS * _plane(tiles, inputs)),
+        floats(THREADS, PRODUCTS * _plane(tiles, outputs)),
+        floats(THREADS, PRODUCTS * rounded(outputs) * rounded(inputs)),
     ]
 
 
-def add_weight_gradient(source: Array, grad: Array, weight_grad: Array, *, padding: int, work: list[Array]) -> None:
-    """weight_grad += d loss / d weight."""
-    sources, gradients, sums = work
+def add_weight_gradient(
+    source: Array, grad: Array, weight_grad: Array, *, stride: int, padding: int, work: Scratch
+) -> None:
+    """weight_grad += d loss / d weight, for a stride of 1."""
+    sums = work[2]
     inputs, outputs = source.shape[3], grad.shape[3]
-    tiles = _gradient_tiles(inputs, outputs)
+    sizes = (_gradient_tiles(inputs, outputs), _width(inputs), _width(outputs))
     ranges = shares(_tile_count(grad), step=STEP)
-
-    def accumulate(part: int) -> None:
-        _accumulate(
-            flat(source), source.shape, padding, flat(grad), grad.shape, *ranges[part],
-            tiles, _width(inputs), _width(outputs), sources[part], gradients[part], sums[part],
-        )  # fmt: skip
-
-    in_parallel(accumulate, len(ranges))
+    in_parallel(_accumulate, ranges, flat(source), source.shape, padding, flat(grad), grad.shape, *sizes, own=work)
     rows = shares(outputs, least=max(1, (1 << 14) // inputs))
-
-    def finish(part: int) -> None:
-        _weight_gradient(sums.reshape(-1), len(ranges), sums.shape[1], inputs, outputs, *rows[part], flat(weight_grad))
-
-    in_parallel(finish, len(rows))
+    arguments = (sums.reshape(-1), len(ranges), sums.shape[1], inputs, outputs, flat(weight_grad))
+    in_parallel(_weight_gradient, rows, *arguments)

@@ -17,6 +17,7 @@ from textual.widgets import OptionList, Static
 
 from engine.errors import InputError
 from fnwork.run_folder import request
+from fnwork.text import harmless
 from fnwork.tui import keys, pictures
 from fnwork.tui.pictures import OVER, Over, Zoom
 from fnwork.tui.place import PlaceScreen
@@ -130,6 +131,9 @@ class LiveScreen(PlaceScreen):
         """Take over what is new; whether there is more that can be read at once."""
         run = self.run
         if run is None:
+            training = self.fnwork.training
+            beginning = f"The run begins.\n\n{harmless(training.reading)}" if training.state == "running" else _NOTHING
+            self.query_one("#nothing", Static).update(beginning)
             alive = await asyncio.to_thread(self._newest_alive)
             if alive is not None and self.fnwork.run_folder is None:
                 self.fnwork.run_folder = alive

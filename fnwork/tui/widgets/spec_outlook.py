@@ -10,7 +10,7 @@ from rich.text import Text
 from textual.widgets import Static
 
 from fnwork.outlook import Outlook
-from fnwork.text import size
+from fnwork.text import harmless, size
 from fnwork.tui.theme import CATEGORIES, CATEGORY_LETTERS, colour
 
 Paint = Callable[[str], str]
@@ -86,6 +86,8 @@ def _plan(outlook: Outlook, width: int, paint: Paint) -> Table:
             ("Updates an epoch", f"{outlook.updates_per_epoch:,}"),
         ]
     rows.append(("Updates", f"{outlook.updates:,}"))
+    if width >= ROOMY and outlook.device:
+        rows.append(("Device", harmless(outlook.device)))
     return _columns(("left", "right"), [(Text(name, paint("foreground-muted")), Text(value)) for name, value in rows])
 
 

@@ -9,6 +9,7 @@ from engine.forecast import Forecast, forecast
 from engine.layers import Tables
 from engine.memory import Shape
 from engine.settings import NOISY_BATCH, Settings
+from engine.trainer import Trainer
 
 MIXED_TIME = 1.1  # time of half-precision storage over float32 on a CPU, where it saves memory and not time
 CALL_WORK = 2e6  # work that costs as much as calling one operation: what small micro-batches lose
@@ -114,3 +115,8 @@ def advice(found: Fit) -> str:
         f"Nothing fits: the leanest settings ({found.leanest.settings()}) still need "
         f"{found.leanest.peak / 2**20:.1f} MiB, because of {found.obstacle}"
     )
+
+
+def advise(trainer: Trainer, budget: int) -> str:
+    """`advice` for a run as it is."""
+    return advice(fit(*trainer.network, trainer.settings, budget, **trainer.layout))

@@ -1,20 +1,19 @@
-"""A tiny training run that takes what a process takes once, whatever the network, and compiles the kernels.
+"""A tiny training run that takes what a process takes once, whatever the network."""
 
-python -m engine.warm_up cpu cpu
-"""
-
-import sys
+import time
 
 import numpy as np
 
 from engine import zoo
 from engine.data import DataSet, Part, Preprocessing
+from engine.ops.compiling import Compilation
 from engine.trainer import Settings, Trainer
 
 
 def warm_up(use: str, kernels: str) -> int:
-    """Trains a tiny network with these operations, in each precision they serve, and takes products of a usual size;
-    returns the bytes of its pool. Run in a process of its own, it also leaves compiled kernels on disk for others.
+    """Trains a tiny network with these operations, and takes products of a usual size; returns the bytes of its pool.
+
+    What has to be compiled is compiled by processes of their own, whose memory is not this one's.
     """
     shape = (32, 32, 3)
     draws = np.random.default_rng(0)
@@ -25,15 +24,14 @@ def warm_up(use: str, kernels: str) -> int:
     data = DataSet("warm-up", "classification", part, part, None, shape, ("a", "b"), preprocessing, "")
     layers = [*zoo.layers("res3", {"blocks": 2, "width": 0.5})]
     layers.insert(2, {"type": "max_pool"})
-    for mode in ("fp32", "mixed") if kernels == "cpu" else ("fp32",):
-        trainer = Trainer(layers, data, Settings(micro_batch=2, epochs=1, mode=mode, kernels=kernels), use)
-        for _ in trainer.run():
-            pass
+    if kernels == "cpu":
+        with Compilation("fp32") as compilation:
+            while compilation.running:
+                time.sleep(0.1)
+    trainer = Trainer(layers, data, Settings(micro_batch=2, epochs=1, kernels=kernels), use)
+    for _ in trainer.run():
+        pass
     left, right = np.ones((2048, 2304), np.float32), np.ones((2304, 288), np.float32)
     np.matmul(left, right)
     np.matmul(left.T, left[:, :288])
     return trainer.memory.reserved
-
-
-if __name__ == "__main__":
-    warm_up(sys.argv[1], sys.argv[2])

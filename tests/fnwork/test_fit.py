@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from engine.data import DataSet, Part, Preprocessing
-from engine.fit import advice, fit
 from engine.forecast import forecast
 from engine.settings import Settings
 from engine.trainer import Trainer
+from fnwork.fit import advice, advise, fit
 
 SHAPE = (16, 16, 3)
 MIB = 2**20
@@ -81,7 +81,7 @@ def test_going_over_the_budget_in_mid_run_ends_it_with_the_breakdown_and_what_wo
     classes = tuple("abcdefghij")
     preprocessing = Preprocessing("classification", SHAPE, classes, channel_mean=(0.0,) * 3, channel_std=(1.0,) * 3)
     data = DataSet("made-up", "classification", part, part, None, SHAPE, classes, preprocessing, "")
-    trainer = Trainer(NETWORK, data, Settings(budget=100 * MIB, epochs=1), "cpu")
+    trainer = Trainer(NETWORK, data, Settings(budget=100 * MIB, epochs=1), "cpu", advise=advise)
     trainer.memory.budget = trainer.memory.total + MIB // 2
     end = list(trainer.run())[-1]
     assert end.kind == "end" and end.values["reason"] == "failed"

@@ -1,0 +1,68 @@
+"""Compiles kernels of the CPU ahead of a run, by processes of their own: the compiler would hold up all threads.
+
+python -m engine.ops.compiling fp32 0
+"""
+
+import subprocess
+import sys
+from contextlib import suppress
+
+from engine.ops import kernels_named, said
+
+PROCESSES = 3  # each takes every third file of kernels
+
+
+class Compilation:
+    """The kernels that a run in this precision needs, left on disk; its processes end when it is left."""
+
+    def __init__(self, mode: str) -> None:
+        self._missing = self._all = kernels_named("cpu").kernels.needed(mode)
+        commands = [[sys.executable, "-m", __name__, mode, str(part)] for part in range(PROCESSES)]
+        options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+        self._processes: list[subprocess.Popen] = []
+        with suppress(OSError):  # where no process can be started, the kernels stay missing
+            for command in commands if self.share < 1.0 else ():
+                self._processes.append(subprocess.Popen(command, **options))
+
+    def __enter__(self) -> "Compilation":
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        for process in self._processes:
+            process.kill()
+            process.wait()
+            process.stderr.close()
+
+    @property
+    def running(self) -> bool:
+        """Whether there is anything to wait for."""
+        return any(process.poll() is None for process in self._processes)
+
+    @property
+    def share(self) -> float:
+        """The part of the kernels that lie on disk."""
+        self._missing = [each for each in self._missing if not each.is_kept]
+        return 1.0 - len(self._missing) / len(self._all)
+
+    def failure(self) -> str:
+        """Why there are kernels that nobody has compiled, or ""."""
+        if self.running or self.share == 1.0:
+            return ""
+        told = [process.stderr.read().strip() for process in self._processes]
+        return next(filter(None, told), "the compiler ended without a word").splitlines()[-1]
+
+
+def compile_part(mode: str, part: int) -> None:
+    """Compiles one of PROCESSES parts of the kernels; those of one file lie in one part, since they share functions."""
+    needed = kernels_named("cpu").kernels.needed(mode)
+    files = list(dict.fromkeys(each.file for each in needed))
+    for each in needed:
+        if files.index(each.file) % PROCESSES == part:
+            each.compile()
+
+
+if __name__ == "__main__":
+    try:
+        compile_part(sys.argv[1], int(sys.argv[2]))
+    except Exception as error:  # as of without_kernels
+        sys.exit(said(error))

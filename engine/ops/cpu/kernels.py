@@ -1,0 +1,74 @@
+"""How kernels are declared, and what a run needs of them on disk."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+from numba import types
+
+if numba.config.DISABLE_JIT:
+    raise ImportError("NUMBA_DISABLE_JIT is set")
+
+_NAMED = {
+    "F": types.float32[::1],
+    "D": types.float64[::1],
+    "B": types.uint8[::1],
+    "N": types.UniTuple(types.intp, 4),
+    "T": types.UniTuple(types.float32, 9),
+    "U": types.UniTuple(types.uint64, 5),
+    "i": types.intp,
+    "f": types.float32,
+    "b": types.boolean,
+}
+_STORAGE = {"fp32": types.float32[::1], "mixed": types.uint16[::1]}
+_declared: list[tuple[Any, str]] = []
+
+
+def kernel(*signatures: str) -> Callable[[Callable[..., Any]], Any]:
+    """Declares a function as compiled, without Python's lock, and kept on disk.
+
+    Each signature has a letter an argument: S is an array of the run's storage, F one of float32, D of float64, B of
+    bytes; N are four sizes, T nine numbers, U five whole ones of 64 bits; i is a whole number, f one of float32, b a
+    truth value. What only kernels call has none.
+    """
+
+    def declare(function: Callable[..., Any]) -> Any:
+        outer = bool(signatures)
+        options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+        compiled = numba.njit(cache=outer, no_cpython_wrapper=not outer, **options)(function)
+        _declared.extend((compiled, signature) for signature in signatures)
+        return compiled
+
+    return declare
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A compiled function for arguments of these types."""
+
+    function: Any
+    types: tuple[types.Type, ...]
+
+    @property
+    def file(self) -> str:
+        return self.function.py_func.__module__
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it lies on disk, compiled by any process."""
+        with suppress(Exception):  # of many kinds, where a file is damaged
+            return self.function._cache.load_overload(self.types, self.function.targetctx) is not None
+        return False
+
+    def compile(self) -> None:
+        """Compiles it, unless it lies on disk."""
+        self.function.compile(self.types)
+
+
+def needed(mode: str) -> list[Kernel]:
+    """The kernels of a run in this precision."""
+    kinds = _NAMED | {"S": _STORAGE[mode]}
+    kernels = (Kernel(function, tuple(kinds[letter] for letter in letters)) for function, letters in _declared)
+    return list(dict.fromkeys(kernels))
