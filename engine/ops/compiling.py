@@ -54,10 +54,11 @@ class Compilation:
 
 def compile_part(mode: str, part: int) -> None:
     """Compiles one of PROCESSES parts of the kernels; those of one file lie in one part, since they share functions."""
-    needed = kernels_named("cpu").kernels.needed(mode)
-    files = list(dict.fromkeys(each.file for each in needed))
-    for each in needed:
-        if files.index(each.file) % PROCESSES == part:
+    files: list[str] = []
+    for each in kernels_named("cpu").kernels.needed(mode):
+        if (file := each.function.py_func.__module__) not in files:
+            files.append(file)
+        if files.index(file) % PROCESSES == part:
             each.compile()
 
 

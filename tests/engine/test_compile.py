@@ -37,7 +37,6 @@ class FakeKernel:
     """Lies on disk from the question after `questions` on."""
 
     questions: float
-    file: str = "made up"
 
     @property
     def is_kept(self) -> bool:

@@ -11,26 +11,22 @@ import numpy as np
 from engine.memory import Array, ArraySpec, Scratch
 from engine.ops.cpu.kernels import kernel
 from engine.ops.cpu.lanes import LANES, load, load_until, splat, store_until
-from engine.ops.cpu.product import COLUMNS, GRADIENT_ROWS, ROWS, multiply_gradient_rows, multiply_rows
+from engine.ops.cpu.product import COLUMNS, GRADIENT_ROWS, ROWS, multiply_gradient_rows, multiply_rows, rounded
 from engine.ops.cpu.storage import NOTHING, flat, floats
 from engine.ops.cpu.threads import THREADS, in_parallel, shares
 
 
-def _rounded(size: int, step: int) -> int:
-    return -(-size // step) * step
-
-
 def _line(columns: int, width: int, channels: int, kernel: int, stride: int, padding: int) -> int:
     """Floats of a padded image row for `columns` positions, and for what the last block of columns reads beyond."""
-    positions = _rounded(columns, ROWS) * stride
+    positions = rounded(columns, ROWS) * stride
     return max(positions + kernel, width + padding) * channels + COLUMNS
 
 
 @kernel()
-def _widen(source, at, count, line, to):
-    """line[to : to + count] = source[at : at + count]."""
+def _copy_row(source, at, count, out, to):
+    """out[to : to + count] = source[at : at + count]."""
     for place in range(0, count, LANES):
-        store_until(line, to + place, to + count, load_until(source, at + place, at + count))
+        store_until(out, to + place, to + count, load_until(source, at + place, at + count))
 
 
 @kernel("SNiiiFFSNiiFF")
@@ -50,7 +46,7 @@ def _forward_rows(
             if r < 0 or r >= source_height:
                 continue
             begin = (image * source_height + r) * source_width * inputs
-            _widen(source, begin, source_width * inputs, line, padding * inputs)
+            _copy_row(source, begin, source_width * inputs, line, padding * inputs)
             for n in range(0, padded, 16):
                 panel = (a * padded + n) * wide
                 for x in range(0, width, ROWS):
@@ -84,7 +80,7 @@ def _input_gradient_rows(
             if y < 0 or y >= grad_height or y * stride != r + padding - a:
                 continue
             begin = (image * grad_height + y) * grad_width * outputs
-            _widen(grad, begin, grad_width * outputs, gradients, 0)
+            _copy_row(grad, begin, grad_width * outputs, gradients, 0)
             for n in range(0, padded, 16):
                 panel = (a * padded + n) * outputs
                 for x in range(0, grad_width, ROWS):
@@ -92,10 +88,7 @@ def _input_gradient_rows(
                         gradients, x * outputs, outputs, 1, weights, panel, 16,
                         line, x * stride * inputs + n, stride * inputs, outputs, True,
                     )  # fmt: skip
-        begin, count = row * width * inputs, width * inputs
-        for place in range(0, count, LANES):
-            value = load_until(line, padding * inputs + place, padding * inputs + count)
-            store_until(out, begin + place, begin + count, value)
+        _copy_row(line, padding * inputs, width * inputs, out, row * width * inputs)
 
 
 @kernel("SNiiiSNiiFFF")
@@ -112,13 +105,13 @@ def _weight_gradient_rows(
     for row in range(first, last):
         image, y = row // height, row % height
         for x in range(width):
-            _widen(grad, (row * width + x) * outputs, outputs, gradients, x * padded_outputs)
+            _copy_row(grad, (row * width + x) * outputs, outputs, gradients, x * padded_outputs)
         for a in range(size):
             r = y * stride + a - padding
             if r < 0 or r >= source_height:
                 continue
             begin = (image * source_height + r) * source_width * inputs
-            _widen(source, begin, source_width * inputs, line, padding * inputs)
+            _copy_row(source, begin, source_width * inputs, line, padding * inputs)
             for n in range(0, padded, 16):
                 for o in range(0, padded_outputs, GRADIENT_ROWS):
                     multiply_gradient_rows(
@@ -142,9 +135,9 @@ def forward_workspace(source: Array, weight: Array, out: Array, *, stride: int, 
     outputs, kernel, _, inputs = weight.shape
     width = out.shape[2]
     return [
-        floats(kernel * _rounded(outputs, COLUMNS) * kernel * inputs),
+        floats(kernel * rounded(outputs, COLUMNS) * kernel * inputs),
         floats(THREADS, _line(width, source.shape[2], inputs, kernel, stride, padding)),
-        floats(THREADS, _rounded(width, ROWS) * _rounded(outputs, COLUMNS)),
+        floats(THREADS, rounded(width, ROWS) * rounded(outputs, COLUMNS)),
     ]
 
 
@@ -167,9 +160,9 @@ def input_gradient_workspace(grad: Array, weight: Array, out: Array, *, stride: 
     outputs, kernel, _, inputs = weight.shape
     width = grad.shape[2]
     return [
-        floats(kernel * _rounded(kernel * inputs, COLUMNS) * outputs),
+        floats(kernel * rounded(kernel * inputs, COLUMNS) * outputs),
         floats(THREADS, _line(width, out.shape[2], inputs, kernel, stride, padding)),
-        floats(THREADS, _rounded(width, ROWS) * outputs),
+        floats(THREADS, rounded(width, ROWS) * outputs),
     ]
 
 
@@ -192,8 +185,8 @@ def weight_gradient_workspace(
     width = grad.shape[2]
     return [
         floats(THREADS, _line(width, source.shape[2], inputs, kernel, stride, padding)),
-        floats(THREADS, width * _rounded(outputs, GRADIENT_ROWS)),
-        floats(THREADS, kernel * _rounded(outputs, GRADIENT_ROWS) * _rounded(kernel * inputs, COLUMNS)),
+        floats(THREADS, width * rounded(outputs, GRADIENT_ROWS)),
+        floats(THREADS, kernel * rounded(outputs, GRADIENT_ROWS) * rounded(kernel * inputs, COLUMNS)),
     ]
 
 
@@ -210,8 +203,6 @@ def add_weight_gradient(
     )  # fmt: skip
     wide = kernel * inputs
     for part in range(len(ranges)):
-        total = sums[part].reshape(kernel, _rounded(outputs, GRADIENT_ROWS), _rounded(wide, COLUMNS))[
-            :, :outputs, :wide
-        ]
+        total = sums[part].reshape(kernel, rounded(outputs, GRADIENT_ROWS), rounded(wide, COLUMNS))[:, :outputs, :wide]
         target = weight_grad.reshape(outputs, kernel, wide)
         target += total.transpose(1, 0, 2)

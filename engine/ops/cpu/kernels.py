@@ -52,10 +52,6 @@ class Kernel:
     types: tuple[types.Type, ...]
 
     @property
-    def file(self) -> str:
-        return self.function.py_func.__module__
-
-    @property
     def is_kept(self) -> bool:
         """Whether it lies on disk, compiled by any process."""
         with suppress(Exception):  # of many kinds, where a file is damaged

@@ -13,6 +13,11 @@ _WIDTH, ROWS, GRADIENT_ROWS = (16, 12, 8) if "+avx512f" in FEATURES else (8, 6, 
 _VECTOR = ir.VectorType(ir.FloatType(), _WIDTH)
 
 
+def rounded(size: int, step: int = COLUMNS) -> int:
+    """`size` rounded up to a multiple of `step`."""
+    return -(-size // step) * step
+
+
 def _tile(rows: int):
     """The product for `rows` rows of the result, of COLUMNS columns."""
     parts = COLUMNS // _WIDTH

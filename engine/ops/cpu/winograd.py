@@ -13,7 +13,7 @@ import numpy as np
 from engine.memory import Array, ArraySpec, Scratch
 from engine.ops.cpu.kernels import kernel
 from engine.ops.cpu.lanes import LANES, load, load_if, load_until, splat, store, store_until
-from engine.ops.cpu.product import COLUMNS, GRADIENT_ROWS, ROWS, multiply_gradient_rows, multiply_rows
+from engine.ops.cpu.product import COLUMNS, GRADIENT_ROWS, ROWS, multiply_gradient_rows, multiply_rows, rounded
 from engine.ops.cpu.storage import NOTHING, flat, floats
 from engine.ops.cpu.threads import THREADS, in_parallel, shares
 
@@ -21,11 +21,6 @@ PRODUCTS = 16
 PLANE_GAP = 16
 PIECE_FLOATS = 3 << 15  # planes of one piece: 384 KiB, within a core's second-level cache
 STEP = 24  # tiles: a multiple of ROWS
-
-
-def rounded(size: int, step: int = COLUMNS) -> int:
-    """`size` rounded up to a multiple of `step`."""
-    return -(-size // step) * step
 
 
 def _piece_tiles(inputs: int, outputs: int, at_least: int = STEP) -> int:
