@@ -74,15 +74,9 @@ class _Request:
 
 
 def forecast(
-    tables: Tables,
-    input_shape: Shape,
-    outputs: int,
-    settings: Settings,
-    *,
-    alignment: int = CPU_ALIGNMENT,
-    data_bytes: int = 0,
-    samples: int | None = None,
-) -> Forecast:
+    tables: Tables, input_shape: Shape, outputs: int, settings: Settings, *, alignment: int = CPU_ALIGNMENT,
+    data_bytes: int = 0, samples: int | None = None,
+) -> Forecast:  # fmt: skip
     """Runs one window on shapes. `data_bytes` is the data set itself where it shares the device's memory.
 
     Raises InvalidLayer or InputError for a network or a plan that cannot be.

@@ -53,14 +53,9 @@ class Trainer:
     """
 
     def __init__(
-        self,
-        layers: Tables,
-        data: DataSet,
-        settings: Settings,
-        device: str = "auto",
-        augment: Augmentation = NOTHING,
-        advise: Callable[["Trainer", int], str] = lambda trainer, budget: "",
-    ) -> None:
+        self, layers: Tables, data: DataSet, settings: Settings, device: str = "auto",
+        augment: Augmentation = NOTHING, advise: Callable[["Trainer", int], str] = lambda trainer, budget: "",
+    ) -> None:  # fmt: skip
         _check(data, settings)
         self._advise = advise
         self.device = choose(device)

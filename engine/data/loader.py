@@ -46,15 +46,9 @@ class Loader:
     """
 
     def __init__(
-        self,
-        part: Part,
-        preprocessing: Preprocessing,
-        slots: Sequence[Slot],
-        *,
-        seed: int,
-        augment: Augmentation = NOTHING,
-        shuffle: bool,
-    ):
+        self, part: Part, preprocessing: Preprocessing, slots: Sequence[Slot], *, seed: int,
+        augment: Augmentation = NOTHING, shuffle: bool,
+    ):  # fmt: skip
         self.waited = 0.0
         self._part, self._slots = part, tuple(slots)
         self._seed, self._shuffle = seed, shuffle

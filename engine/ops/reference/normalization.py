@@ -36,18 +36,9 @@ def _batch_norm_workspace(x: Array, *arrays: Array, mask: Array | None, **option
 
 @operation(workspace=_batch_norm_workspace)
 def batch_norm(
-    x: Array,
-    mean: Array,
-    inv_std: Array,
-    gamma: Array,
-    beta: Array,
-    out: Array,
-    *,
-    skip: Array | None,
-    relu: bool,
-    mask: Array | None,
-    work: Scratch,
-) -> None:
+    x: Array, mean: Array, inv_std: Array, gamma: Array, beta: Array, out: Array, *, skip: Array | None, relu: bool,
+    mask: Array | None, work: Scratch,
+) -> None:  # fmt: skip
     """out = gamma * (x - mean) * inv_std + beta [+ skip] [then max(., 0), with one bit an element > 0 in `mask`]."""
     xp = array_module(x)
     slope = gamma * inv_std
@@ -68,20 +59,9 @@ def batch_norm(
 
 @operation(workspace=scratch_pieces(2))
 def batch_norm_backward(
-    x: Array,
-    mean: Array,
-    inv_std: Array,
-    gamma: Array,
-    beta: Array,
-    grad: Array,
-    gamma_grad: Array,
-    beta_grad: Array,
-    out: Array,
-    *,
-    relu: bool,
-    mask: Array | None,
-    work: Scratch,
-) -> None:
+    x: Array, mean: Array, inv_std: Array, gamma: Array, beta: Array, grad: Array, gamma_grad: Array,
+    beta_grad: Array, out: Array, *, relu: bool, mask: Array | None, work: Scratch,
+) -> None:  # fmt: skip
     """out = d loss / d x (out may be x itself); `grad` is left as the gradient by the sum before the ReLU.
 
     With h = (x - mean) * inv_std over M rows (Ioffe and Szegedy 2015):
@@ -142,17 +122,9 @@ def layer_norm(
 
 @operation(workspace=scratch_pieces(2))
 def layer_norm_backward(
-    x: Array,
-    mean: Array,
-    inv_std: Array,
-    gamma: Array,
-    grad: Array,
-    gamma_grad: Array,
-    beta_grad: Array,
-    out: Array,
-    *,
-    work: Scratch,
-) -> None:
+    x: Array, mean: Array, inv_std: Array, gamma: Array, grad: Array, gamma_grad: Array, beta_grad: Array,
+    out: Array, *, work: Scratch,
+) -> None:  # fmt: skip
     """out = d loss / d x (out may be x itself).
 
     With h = (x - mean) * inv_std and u = g * gamma (Ba, Kiros and Hinton 2016):

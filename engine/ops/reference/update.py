@@ -18,16 +18,9 @@ def _in_pieces(*arrays: Array | None, work: Scratch) -> Iterator[list[Any]]:
 
 @operation(workspace=_scratch)
 def sgd_update(
-    value: Array,
-    gradient: Array,
-    velocity: Array | None,
-    *,
-    lr: float,
-    momentum: float,
-    nesterov: bool,
-    decay: float,
-    work: Scratch,
-) -> None:
+    value: Array, gradient: Array, velocity: Array | None, *, lr: float, momentum: float, nesterov: bool,
+    decay: float, work: Scratch,
+) -> None:  # fmt: skip
     """g = gradient + decay * value; v = momentum * v + g; value -= lr * (g + momentum * v if nesterov else v).
 
     Without a velocity: value -= lr * g. Nesterov's form is that of Sutskever et al. 2013.
@@ -50,20 +43,9 @@ def sgd_update(
 
 @operation(workspace=_scratch)
 def adam_update(
-    value: Array,
-    gradient: Array,
-    mean: Array,
-    square: Array,
-    *,
-    lr: float,
-    beta1: float,
-    beta2: float,
-    epsilon: float,
-    count: int,
-    decay: float,
-    decoupled: bool,
-    work: Scratch,
-) -> None:
+    value: Array, gradient: Array, mean: Array, square: Array, *, lr: float, beta1: float, beta2: float,
+    epsilon: float, count: int, decay: float, decoupled: bool, work: Scratch,
+) -> None:  # fmt: skip
     """Adam (Kingma and Ba 2015); decoupled: AdamW (Loshchilov and Hutter 2019), where the decay bypasses the averages.
 
     m = beta1 m + (1 - beta1) g; s = beta2 s + (1 - beta2) g^2;
