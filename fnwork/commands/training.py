@@ -100,8 +100,8 @@ def stopping_on_interrupt(owned, note: Callable[[str], None]) -> Iterator[None]:
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, handler in before.items():  # the process ends now: one Ctrl-C more has nothing left to stop
+            signal.signal(number, signal.SIG_IGN if asked.is_set() else handler)
 
 
 def stop(arguments: Namespace) -> int:

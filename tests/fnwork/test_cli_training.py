@@ -55,7 +55,9 @@ def started(*arguments):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     folder = Path(process.stdout.readline().removeprefix("run: ").strip())
-    wait_for(lambda: any(event["kind"] == "epoch" for event in RunReader(folder).events()), process)
+    reader = RunReader(folder)
+    wait_for(lambda: reader.status().get("pid") == process.pid, process)  # a resumed run has events of its first owner
+    wait_for(lambda: any(event["kind"] == "epoch" for event in reader.events()), process)
     return process, folder
 
 
