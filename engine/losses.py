@@ -36,7 +36,7 @@ class Loss:
 
 def metrics(task: str, totals: np.ndarray, samples: int, target_std: float) -> dict[str, float]:
     """`loss` and, by task, `accuracy`, or `r2`, `mae` and `rmse` (the last two in the target's own units)."""
-    samples = max(samples, 1)
+    totals, samples = (totals, samples) if samples else (totals * np.nan, 1)  # none where every update was skipped
     loss, second, absolute, target, square = (float(total) for total in totals)
     values: dict[str, Any] = {"loss": loss / samples}
     if task == "classification":

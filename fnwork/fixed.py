@@ -15,6 +15,7 @@ import platformdirs
 import psutil
 
 from engine.device import Device
+from engine.ops.compiling import HOME
 from fnwork.cards import driver
 from fnwork.warm_up import warm_up
 
@@ -31,7 +32,7 @@ def fixed_bytes(device: Device, kernels: str) -> int | None:
         known = json.loads(kept.read_text(encoding="utf-8"))
     if key not in known:
         command = [sys.executable, "-m", "fnwork.fixed", device.uuid or device.use, kernels]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=HOME)
         if done.returncode:
             return None
         known[key] = int(done.stdout)

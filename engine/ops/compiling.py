@@ -6,10 +6,12 @@ python -m engine.ops.compiling fp32 0
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 from engine.ops import kernels_named, said
 
 PROCESSES = 3  # each takes every third file of kernels
+HOME = Path(__file__).parents[2]  # where a process finds this very copy, for which kernels are kept
 
 
 class Compilation:
@@ -18,11 +20,11 @@ class Compilation:
     def __init__(self, mode: str) -> None:
         self._missing = self._all = kernels_named("cpu").kernels.needed(mode)
         commands = [[sys.executable, "-m", __name__, mode, str(part)] for part in range(PROCESSES)]
-        options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+        quiet = dict.fromkeys(("stdin", "stdout"), subprocess.DEVNULL)
         self._processes: list[subprocess.Popen] = []
         with suppress(OSError):  # where no process can be started, the kernels stay missing
             for command in commands if self.share < 1.0 else ():
-                self._processes.append(subprocess.Popen(command, **options))
+                self._processes.append(subprocess.Popen(command, **quiet, stderr=subprocess.PIPE, text=True, cwd=HOME))
 
     def __enter__(self) -> "Compilation":
         return self

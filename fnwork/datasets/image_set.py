@@ -33,13 +33,11 @@ def files(settings: DataSettings) -> tuple[Path, ...]:
             return tuple(found)
     if settings.path:
         if not places[0].is_dir():
-            raise InputError(f"data.path: {places[0]} is not a folder; {_how_to_get(settings.dataset)}")
+            raise InputError(f"data.path: {places[0]} is not a folder; {_how_to_get(settings)}")
         missing = names[found.index(None)]
-        raise InputError(
-            f"data.path: {places[0]} holds neither {missing} nor {missing}.gz; {_how_to_get(settings.dataset)}"
-        )
+        raise InputError(f"data.path: {places[0]} holds neither {missing} nor {missing}.gz; {_how_to_get(settings)}")
     raise InputError(
-        f"data.path: {settings.dataset} is not there; {_how_to_get(settings.dataset)}, or name the folder with its "
+        f"data.path: {settings.dataset} is not there; {_how_to_get(settings)}, or name the folder with its "
         f"four IDX files ({', '.join(names)}, plain or .gz); looked in {' and '.join(map(str, places))}"
     )
 
@@ -80,8 +78,9 @@ def _file(folder: Path, name: str) -> Path | None:
     return next((folder / candidate for candidate in names if (folder / candidate).is_file()), None)
 
 
-def _how_to_get(dataset: str) -> str:
-    return f"`fnwork data get {dataset}` downloads it"
+def _how_to_get(settings: DataSettings) -> str:
+    named = "; without data.path, it is looked for where that puts it" if settings.path else ""
+    return f"`fnwork data get {settings.dataset}` downloads it{named}"
 
 
 def _read_part(images: Path, labels: Path, classes: tuple[str, ...]) -> Part:

@@ -52,7 +52,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("command_palette", "ctrl+p", "Commands", "Find any command by its name", "everywhere", footer=False),
     Action("quit", "ctrl+q", "Quit", "Leave; asks when something would be lost", "everywhere", priority=True),
     # Edit
-    Action("launch", "f5,ctrl+r,l", "Train", "Train this text, saved or not; it is kept", "edit"),
+    Action("launch", "f5,ctrl+r", "Train", "Train this text, saved or not; it is kept", "edit"),
     Action("save", "ctrl+s", "Save", "Write the text to its file", "edit"),
     Action("save_as", "f12,a", "Save as", "Write the text to a file of another name", "edit", footer=False),
     Action("new", "ctrl+n,n", "New", "Begin a new spec from a short template", "edit"),

@@ -1,5 +1,6 @@
 """Kernels are compiled by processes of their own, once, and said so; without them the reference operations run."""
 
+import io
 import os
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from engine.data import DataSet, Part, Preprocessing
 from engine.device import THREADS, choose, thread_count
 from engine.errors import InputError
 from engine.ops import cpu
-from engine.ops.compiling import PROCESSES, compile_part
+from engine.ops.compiling import HOME, PROCESSES, Compilation, compile_part
 from engine.ops.cpu.storage import FEATURES
 from engine.trainer import Settings, Trainer
 
@@ -275,3 +276,28 @@ def test_a_number_of_threads_that_makes_no_sense_is_refused(monkeypatch, number)
     monkeypatch.setenv(THREADS, number)
     with pytest.raises(InputError, match=r"FNWORK_THREADS=.*expected a whole number from 1 to 999"):
         choose("cpu")
+
+
+def test_the_processes_compile_this_copy_whatever_folder_the_user_is_in(tmp_path, monkeypatch):
+    """A folder `engine` there would otherwise be taken for ours, and its kernels kept where nobody looks."""
+    (tmp_path / "engine").mkdir()
+    (tmp_path / "engine" / "__init__.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+    program = "import engine; print(engine.__file__)"
+    found = subprocess.run([sys.executable, "-c", program], cwd=HOME, capture_output=True, text=True, check=True)
+    assert Path(found.stdout.strip()) == Path(engine.__file__)
+    started = []
+    monkeypatch.setattr(cpu.kernels, "needed", lambda mode: [FakeKernel(1)])
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **options: started.append(options) or NoProcess())
+    with Compilation("fp32"):
+        assert [options["cwd"] for options in started] == [HOME] * PROCESSES
+
+
+class NoProcess:
+    """A process that has ended."""
+
+    stderr = io.StringIO()
+
+    def kill(self) -> None: ...
+
+    def wait(self) -> None: ...

@@ -107,6 +107,8 @@ def test_metrics_of_regression_are_in_the_target_s_units(operations: Operations)
 
 def test_r2_of_equal_targets_is_not_a_number() -> None:
     assert np.isnan(metrics("regression", np.array([1.0, 1.0, 1.0, 4.0, 4.0]), 4, 1.0)["r2"])
+    for task in ("classification", "regression"):
+        assert all(np.isnan(value) for value in metrics(task, np.zeros(5), 0, 1.0).values())
 
 
 class Formula:

@@ -82,7 +82,7 @@ async def test_attach_opens_live(experiments: Path, fake_run: FakeRun) -> None:
         assert app.run_folder == fake_run.folder
 
 
-@pytest.mark.parametrize("key", ["f5", "ctrl+r", "l"])
+@pytest.mark.parametrize("key", ["f5", "ctrl+r"])
 async def test_one_key_trains(experiments: Path, fake_run: FakeRun, key: str) -> None:
     app = FnworkApp(experiments)
     async with app.run_test(size=(120, 40)) as pilot:

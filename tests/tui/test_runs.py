@@ -210,6 +210,21 @@ async def test_relaunch_opens_a_copy_of_the_spec(experiments: Path, runs: Path) 
         assert "# 6,000 images" in app.edit_screen.editor.text  # as it was written, with its comments
 
 
+async def test_the_copy_finds_the_data_of_a_run_whose_spec_lay_elsewhere(experiments: Path, runs: Path) -> None:
+    folder = next(runs.glob("*-delta"))
+    spec = '[data]\ndataset = "image-folder"\npath = "tree"  # beside the spec\n[model]\npreset = "mlp"\n'
+    (folder / "spec.toml").write_text(spec, encoding="utf-8")
+    used = (experiments.parent / "elsewhere" / "tree").as_posix()
+    resolved = f"[data]\npath = 'tree'\n[used]\ndata_path = '{used}'\n"
+    (folder / "resolved.toml").write_text(resolved, encoding="utf-8")
+    app = FnworkApp(experiments)
+    async with app.run_test() as pilot:
+        await opened(pilot, app)
+        await pilot.press("up", "e")
+        await until(pilot, lambda: app.current_mode == "edit" and "image-folder" in app.edit_screen.editor.text)
+        assert f'path = "{used}"  # beside the spec' in app.edit_screen.editor.text
+
+
 async def test_delete_asks(experiments: Path, runs: Path) -> None:
     app = FnworkApp(experiments)
     async with app.run_test() as pilot:
