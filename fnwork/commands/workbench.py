@@ -9,6 +9,10 @@ from engine.errors import InputError
 from fnwork.commands.common import archive_of, made_archive, run_folder
 
 
+_SWITCH_SECONDS = 0.0005
+"""After which Python lets another thread go on: training waits less for a screen that is being drawn."""
+
+
 def open_workbench(arguments: Namespace) -> int:
     _need_a_terminal("fnwork", "fnwork run SPEC trains without one, for example: fnwork run fashion-cnn")
     return _show(made_archive(arguments).root, None)
@@ -30,6 +34,7 @@ def _show(experiments: Path, folder: Path | None) -> int:
     from fnwork.tui.app import FnworkApp
     from fnwork.tui.signals import end_on_signals
 
+    sys.setswitchinterval(_SWITCH_SECONDS)
     app = FnworkApp(experiments, attach=folder)
     end_on_signals(app)
     app.run()

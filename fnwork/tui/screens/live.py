@@ -36,8 +36,8 @@ from fnwork.tui.widgets.run_header import RunHeader
 TICK = 0.25
 """Seconds between two looks into the run's folder."""
 
-CHART_SECONDS = 1.0
-"""Seconds between two drawings of the charts of a run that goes on: they take most of what a look costs."""
+SLOW_SECONDS = 1.0
+"""Seconds between two drawings of all but the figures on top, of a run that goes on: drawing takes time from it."""
 
 CHARTS = ("loss", "metric", "memory-history", "rate")
 _NOTHING = """\
@@ -67,7 +67,7 @@ class LiveScreen(PlaceScreen):
         self.is_due = True
         """Whether everything is to be drawn at the next look, changed or not."""
         self._stale = True
-        """Whether something has changed since the charts were drawn."""
+        """Whether something has changed since all was drawn."""
         self._drawn_at = -math.inf
         self._may: tuple[object, ...] = ()
         self._asked = ""
@@ -108,8 +108,14 @@ class LiveScreen(PlaceScreen):
         self.run = RunWatch(folder) if folder is not None else None
         self._zoom.reset()
         self._asked = ""
-        self.set_class(folder is None, "-nothing")
+        self._show_whether_nothing()
         self.look_now()
+
+    def _show_whether_nothing(self) -> None:
+        """Words in place of the panes while there is no run; one that begins has them at once, unless it reads long."""
+        training = self.fnwork.training
+        begins = training.state == "running" and not training.reading
+        self.set_class(self.run is None and not begins, "-nothing")
 
     def look_now(self) -> None:
         """Look into the folder and draw, without waiting for the next tick."""
@@ -134,6 +140,7 @@ class LiveScreen(PlaceScreen):
             training = self.fnwork.training
             beginning = f"The run begins.\n\n{harmless(training.reading)}" if training.state == "running" else _NOTHING
             self.query_one("#nothing", Static).update(beginning)
+            self._show_whether_nothing()
             alive = await asyncio.to_thread(self._newest_alive)
             if alive is not None and self.fnwork.run_folder is None:
                 self.fnwork.run_folder = alive
@@ -141,10 +148,10 @@ class LiveScreen(PlaceScreen):
         changed = await asyncio.to_thread(run.look)
         if run is self.run:
             self._stale |= changed
-            waited = time.monotonic() - self._drawn_at >= CHART_SECONDS
-            charts = self.is_due or (self._stale and (waited or run.is_behind or run.is_over))
-            if changed or charts:
-                self._show(run, charts)
+            waited = time.monotonic() - self._drawn_at >= SLOW_SECONDS
+            everything = self.is_due or (self._stale and (waited or run.is_behind or run.is_over))
+            if changed or everything:
+                self._show(run, everything)
         return run.is_behind
 
     def _newest_alive(self) -> Path | None:
@@ -154,14 +161,14 @@ class LiveScreen(PlaceScreen):
             return None
         return next((run.path for run in reversed(runs) if run.state in ("running", "paused")), None)
 
-    def _show(self, run: RunWatch, charts: bool) -> None:
+    def _show(self, run: RunWatch, everything: bool) -> None:
         with self.app.batch_update():
             self._show_header(run)
             self.query_one(MemoryBar).show(run.memory)
-            self.query_one(EventLog).show(run.log)
-            self.query_one(ChecklistView).show(run.checklist())
-            if charts:
+            if everything:
                 self._show_charts(run)
+                self.query_one(EventLog).show(run.log)
+                self.query_one(ChecklistView).show(run.checklist())
                 self.is_due, self._stale, self._drawn_at = False, False, time.monotonic()
 
     def _show_charts(self, run: RunWatch) -> None:
