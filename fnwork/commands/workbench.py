@@ -8,7 +8,6 @@ from pathlib import Path
 from engine.errors import InputError
 from fnwork.commands.common import archive_of, made_archive, run_folder
 
-
 _SWITCH_SECONDS = 0.0005
 """After which Python lets another thread go on: training waits less for a screen that is being drawn."""
 

@@ -124,7 +124,7 @@ class LiveScreen(PlaceScreen):
 
     async def _follow(self) -> None:
         while True:
-            if self.fnwork.place_screen is self and await self._look():  # below a dialog too
+            if self in self.app.screen_stack and await self._look():  # below a dialog too
                 await asyncio.sleep(0.02)  # keys first
                 continue
             self._wake.clear()
