@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from itertools import count
 
 import pytest
 
