@@ -124,7 +124,7 @@ class LiveScreen(PlaceScreen):
 
     async def _follow(self) -> None:
         while True:
-            if self in self.app.screen_stack and await self._look():  # below a dialog too
+            if self._has_widgets and self in self.app.screen_stack and await self._look():  # below a dialog too
                 await asyncio.sleep(0.02)  # keys first
                 continue
             self._wake.clear()
@@ -132,6 +132,11 @@ class LiveScreen(PlaceScreen):
                 await asyncio.wait_for(self._wake.wait(), TICK)
             except TimeoutError:
                 continue
+
+    @property
+    def _has_widgets(self) -> bool:
+        """False while the screen is being made, and when the app closes."""
+        return bool(self.query(RunHeader))
 
     async def _look(self) -> bool:
         """Take over what is new; whether there is more that can be read at once."""
@@ -146,7 +151,7 @@ class LiveScreen(PlaceScreen):
                 self.fnwork.run_folder = alive
             return False
         changed = await asyncio.to_thread(run.look)
-        if run is self.run:
+        if run is self.run and self._has_widgets:
             self._stale |= changed
             waited = time.monotonic() - self._drawn_at >= SLOW_SECONDS
             everything = self.is_due or (self._stale and (waited or run.is_behind or run.is_over))
