@@ -9,14 +9,13 @@ import subprocess
 import sys
 from contextlib import suppress
 from importlib.metadata import version
-from pathlib import Path
 
-import platformdirs
 import psutil
 
 from engine.device import Device
 from engine.ops.compiling import HOME
 from fnwork.cards import driver
+from fnwork.datasets import cache
 from fnwork.warm_up import warm_up
 
 
@@ -24,7 +23,7 @@ def fixed_bytes(device: Device, kernels: str) -> int | None:
     """Bytes beside the ledger under these operations, None where they cannot be measured. The first call takes
     seconds.
     """
-    kept = Path(platformdirs.user_cache_dir("fnwork")) / "fixed.json"
+    kept = cache.folder() / "fixed.json"
     software = f"cupy {device.cupy.__version__}" if device.is_cuda else f"numba {version('numba')}"
     key = f"{device.name}, {kernels}, numpy {version('numpy')}, {software}"
     known = {}

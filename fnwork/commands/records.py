@@ -24,7 +24,6 @@ from fnwork.run_folder import LAST, RunReader
 from fnwork.text import did_you_mean, harmless, size
 
 HIGHER_IS_BETTER = ("accuracy", "r2")
-OF_EVERY_RUN = ("id", "name", "state", "spec", "started", "epoch", "epochs", "notes", "tags", "path", "problem")
 
 
 def runs(arguments: Namespace) -> int:

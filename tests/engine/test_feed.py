@@ -18,11 +18,6 @@ from engine.feed import Feed
 ROWS = 4
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: str(tmp_path / name))
-
-
 @pytest.fixture
 def data() -> DataSet:
     return images(30)
