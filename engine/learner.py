@@ -66,10 +66,9 @@ class Learner:
         dtypes = (settings.activation_dtype, settings.parameter_dtype)
         builder = Builder(self.memory, operations, settings.seed, *dtypes, outputs)
         self.model = Model(tables, input_shape, builder, settings.keep_fp32)
-        self.optimizer = Optimizer(
-            settings.optimizer, self.model.parameters, settings.weight_decay, self.memory, operations
-        )
-        self.average = WeightAverage(settings.average_decay, self.model.parameters, operations)
+        flat = self.model.flat
+        self.optimizer = Optimizer(settings.optimizer, flat, settings.weight_decay, operations)
+        self.average = WeightAverage(settings.average_decay, flat, operations)
         self.loss = Loss(settings.loss, settings.label_smoothing)
         mixed = settings.mode == "mixed"
         self.scale = LossScale(settings.loss_scale if mixed else 1.0, settings.growth_interval, mixed)
@@ -98,8 +97,8 @@ class Learner:
     @on_device
     def update(self, lr: float, last_inputs: Array) -> Update:
         """Ends the window: unscale, clip, move the weights; or skip all of it when anything is not finite."""
-        for parameter in self.model.parameters:
-            self.operations.square_sum(parameter.gradient, self._sums[TOTALS:])
+        gradient = self.model.flat.gradient
+        self.operations.square_sum(gradient, self._sums[TOTALS:])
         *totals, square = self._read_sums()
         norm = sqrt(square) * self.scale.inverse if square >= 0 else nan
         finite = isfinite(norm) and isfinite(totals[0])
@@ -108,8 +107,7 @@ class Learner:
             clip = self.settings.clip_norm
             factor = self.scale.inverse * (clip / norm if clip and norm > clip else 1.0)
             if factor != 1.0:
-                for parameter in self.model.parameters:
-                    self.operations.scale(parameter.gradient, factor)
+                self.operations.scale(gradient, factor)
             self.optimizer.update(lr)
             self.average.update()
         before = self.scale.scale
@@ -156,7 +154,7 @@ class Learner:
     def load_state(self, arrays: Mapping[str, np.ndarray], values: Mapping[str, Any]) -> None:
         """The inverse of `state`. Raises InputError where the arrays belong to another network."""
         _fill(self.model.arrays, arrays, "model.")
-        self.model.commit(False)
+        self.model.statistics.commit(False)
         _fill(self.optimizer.arrays, arrays, "optimizer.")
         _fill(self.average.arrays, arrays, "average.")
         self.optimizer.count, self.average.count = int(values["updates"]), int(values["averaged"])
@@ -166,13 +164,12 @@ class Learner:
     def load_weights(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Weights and running statistics alone, averaged weights where there are some."""
         _fill(self.model.arrays, trained(arrays), "")
-        self.model.commit(False)
+        self.model.statistics.commit(False)
         self.average.restart()
 
     def _end_window(self, accepted: bool) -> None:
-        self.model.commit(accepted)
-        for parameter in self.model.parameters:
-            self.operations.fill(parameter.gradient, 0.0)
+        self.model.statistics.commit(accepted)
+        self.operations.fill(self.model.flat.gradient, 0.0)
 
     def _read_sums(self) -> np.ndarray:
         values = self.operations.read(self._sums)

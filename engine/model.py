@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from engine.errors import InputError, nearest
-from engine.layers import LAYERS, Builder, Layer, LayerError, Parameter, Pass, Saved, Tables
+from engine.layers import LAYERS, Builder, FlatParameters, FlatStatistics, Layer, LayerError, Pass, Saved, Tables
 from engine.layers.activation import ReLU
 from engine.layers.block import Block, chain
 from engine.layers.conv import Conv
@@ -32,7 +32,9 @@ class Model:
 
     def __init__(self, tables: Tables, input_shape: Shape, builder: Builder, keep_fp32: Sequence[str] = ()) -> None:
         self.layers = _make_layers(tables, input_shape, builder, tuple(keep_fp32))
-        self.parameters: list[Parameter] = builder.parameters
+        self.parameters = builder.parameters
+        self.flat = FlatParameters(builder.parameters, builder.parameter_dtype, builder.operations)
+        self.statistics = FlatStatistics(builder.statistics, builder.parameter_dtype, builder.operations)
         self.input_dtype = builder.activation_dtype
         self.input_shape, self.output_shape = input_shape, self.layers[-1].output_shape
         self.recompute_seconds = 0.0  # spent on forward passes that were run before
@@ -52,11 +54,6 @@ class Model:
         """Weights and running statistics by name: the trained model."""
         weights = {parameter.name: parameter.value for parameter in self.parameters}
         return weights | {name: array for layer in self.layers for name, array in layer.buffers.items()}
-
-    def commit(self, accepted: bool) -> None:
-        """Takes over the statistics of the window, or drops them."""
-        for layer in self.layers:
-            layer.commit(accepted)
 
     def predict(self, x: Array, run: Pass) -> Array:
         """The outputs of x, nothing kept; the caller frees them."""

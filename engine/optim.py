@@ -1,9 +1,6 @@
 """Optimizers: SGD with and without momentum, Adam, AdamW. Their state is float32 and lies in the ledger."""
 
-from collections.abc import Sequence
-
-from engine.layers import Parameter
-from engine.memory import Array, Memory
+from engine.layers import FlatParameters
 from engine.ops import Operations
 
 MOMENTUM = 0.9
@@ -18,43 +15,26 @@ SLOTS = {
 
 
 class Optimizer:
-    """Moves the parameters against their gradients; decay applies to matrices only."""
+    """Moves all parameters against their gradients; decay applies to matrices only."""
 
-    def __init__(
-        self, name: str, parameters: Sequence[Parameter], weight_decay: float, memory: Memory, operations: Operations
-    ) -> None:
-        self.name, self.weight_decay, self.count = name, weight_decay, 0
-        self._parameters, self._operations = parameters, operations
-        self._slots: list[dict[str, Array]] = []
-        for value in (parameter.value for parameter in parameters):
-            slots = {slot: memory.take(value.shape, value.dtype, "optimizer") for slot in SLOTS[name]}
-            for array in slots.values():
-                operations.fill(array, 0.0)
-            self._slots.append(slots)
-
-    @property
-    def arrays(self) -> dict[str, Array]:
-        """The state by name, for checkpoints."""
-        return {
-            f"{parameter.name}.{slot}": array
-            for parameter, slots in zip(self._parameters, self._slots, strict=True)
-            for slot, array in slots.items()
-        }
+    def __init__(self, name: str, flat: FlatParameters, weight_decay: float, operations: Operations) -> None:
+        self.name, self.count = name, 0
+        self._flat, self._weight_decay, self._operations = flat, weight_decay, operations
+        slots = {slot: flat.like("optimizer") for slot in SLOTS[name]}
+        self._slots = [whole for whole, _ in slots.values()]
+        self.arrays = {f"{name}.{slot}": part for slot, (_, parts) in slots.items() for name, part in parts.items()}
 
     def update(self, lr: float) -> None:
-        """One update of every parameter; where the operations can, of all in one."""
+        """One update: of the parameters that decay, and of the others."""
         self.count += 1
-        tensors = [
-            (parameter.value, parameter.gradient, *slots.values(), self.weight_decay if parameter.decay else 0.0)
-            for parameter, slots in zip(self._parameters, self._slots, strict=True)
-        ]
-        adam = {"lr": lr, "count": self.count, "decoupled": self.name == "adamw", **ADAM}
-        sgd = {"lr": lr, "momentum": MOMENTUM, "nesterov": self.name == "nesterov"}
-        if "square" not in SLOTS[self.name]:
-            for value, gradient, *velocity, decay in tensors:
-                self._operations.sgd_update(value, gradient, *(velocity or [None]), decay=decay, **sgd)
-        elif hasattr(self._operations.kernels, "adam_updates"):
-            self._operations.adam_updates(tensors, **adam)
+        if "square" in SLOTS[self.name]:
+            operation = self._operations.adam_update
+            options = {"count": self.count, "decoupled": self.name == "adamw", **ADAM}
         else:
-            for *arrays, decay in tensors:
-                self._operations.adam_update(*arrays, decay=decay, **adam)
+            operation = self._operations.sgd_update
+            options = {"momentum": MOMENTUM, "nesterov": self.name == "nesterov"}
+        for part, decays in self._flat.parts:
+            arrays = [array[part] for array in (self._flat.value, self._flat.gradient, *self._slots)]
+            arrays += [] if self._slots else [None]
+            if arrays[0].size:
+                operation(*arrays, lr=lr, decay=decays * self._weight_decay, **options)

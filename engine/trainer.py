@@ -38,8 +38,6 @@ from engine.schedule import learning_rate
 from engine.settings import NOISY_BATCH, Settings
 from engine.state import State
 
-__all__ = ["Settings", "Trainer"]
-
 MAX_SKIPS = 5  # windows in a row that may be skipped at the lowest loss scale before training stops
 MEMORY_INTERVAL = 1.0  # seconds between memory events within an epoch
 
@@ -68,13 +66,11 @@ class Trainer:
         self._build()
         self._progress = Progress(validated=len(data.validation) > 0)
         self._stop = threading.Event()
-        self._began = time.monotonic()
         self.windows_per_epoch = ceil(len(data.train) / (settings.micro_batch * settings.accumulate))
 
     def _build(self) -> None:
         """The ledger and all that lies in it, as the forecast says."""
-        data, settings, data_bytes = self.data, self.settings, self.layout["data_bytes"]
-        budget = settings.budget
+        data, settings, budget, data_bytes = self.data, self.settings, self.settings.budget, self.layout["data_bytes"]
         self.forecast = forecast(*self.network, settings, **self.layout)
         if budget and self.forecast.peak["total"] > budget:
             raise self._too_much(budget)
@@ -211,13 +207,10 @@ class Trainer:
         values |= self._metrics("train", progress.totals, progress.samples)
         if len(self.data.validation):
             values |= self.evaluate("validation")
-        speed = {
-            "seconds": progress.seconds,
-            "data_wait": _share(progress.waited, progress.seconds),
-            "samples_per_s": progress.samples / max(progress.seconds, 1e-9),
-        }
+        seconds, rate = progress.seconds, progress.samples / max(progress.seconds, 1e-9)
+        speed = {"seconds": seconds, "data_wait": _share(progress.waited, seconds), "samples_per_s": rate}
         if self.forecast.recomputed_work:
-            speed["recompute"] = _share(self._learner.model.recompute_seconds, progress.seconds)
+            speed["recompute"] = _share(self._learner.model.recompute_seconds, seconds)
             self._learner.model.recompute_seconds = 0.0
         better = progress.enter_epoch(values)
         yield self._event("epoch", **values, **speed, best=better)

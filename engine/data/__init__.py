@@ -2,6 +2,6 @@
 
 from engine.data.dataset import DataInfo, DataSet, Part
 from engine.data.loader import Batch, Loader, Slot
-from engine.data.preprocessing import Column, Preprocessing, fit_images
+from engine.data.preprocessing import Column, Preprocessing
 
-__all__ = ["Batch", "Column", "DataInfo", "DataSet", "Loader", "Part", "Preprocessing", "Slot", "fit_images"]
+__all__ = ["Batch", "Column", "DataInfo", "DataSet", "Loader", "Part", "Preprocessing", "Slot"]

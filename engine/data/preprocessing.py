@@ -8,8 +8,6 @@ import numpy as np
 
 from engine.errors import InputError
 
-_PIECE_PIXELS = 1 << 18
-
 
 @dataclass(frozen=True)
 class Column:
@@ -66,11 +64,6 @@ class Preprocessing:
         except (TypeError, KeyError, AttributeError) as error:
             raise InputError(f"the preprocessing stored with the model is damaged: {error}") from None
 
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Names of a table's features, in the order of the inputs' columns."""
-        return tuple(feature for column in self.columns for feature in column.features)
-
     def pixel_table(self, dtype: np.dtype) -> np.ndarray:
         """Normalised value of every pixel value, (channels, 256)."""
         pixels = np.arange(256, dtype=np.float64)
@@ -81,22 +74,3 @@ class Preprocessing:
     def in_units(self, outputs: np.ndarray) -> np.ndarray:
         """Standardised targets or outputs in the target's own units, float32 of the same shape."""
         return (outputs.astype(np.float64) * self.target_std + self.target_mean).astype(np.float32)
-
-
-def fit_images(train_images: np.ndarray, classes: tuple[str, ...]) -> Preprocessing:
-    """Mean and standard deviation of every channel of the train images (samples, height, width, channels), uint8."""
-    height, width, channels = train_images.shape[1:]
-    counts = np.zeros((channels, 256), np.int64)
-    step = max(1, _PIECE_PIXELS // (height * width))
-    for begin in range(0, len(train_images), step):
-        # A histogram is exact and needs no float copy of the images; in pieces, because bincount widens its input.
-        piece = train_images[begin : begin + step]
-        for channel in range(channels):
-            counts[channel] += np.bincount(piece[..., channel].ravel(), minlength=256)
-    pixels = np.arange(256)
-    total = counts.sum(axis=1)
-    mean = counts @ pixels / total
-    std = np.sqrt((counts * (pixels - mean[:, None]) ** 2).sum(axis=1) / total)
-    std[std == 0] = 1.0  # a channel of one colour has nothing to scale
-    statistics = {"channel_mean": tuple(mean.tolist()), "channel_std": tuple(std.tolist())}
-    return Preprocessing("classification", train_images.shape[1:], classes, **statistics)

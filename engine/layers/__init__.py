@@ -2,10 +2,11 @@
 
 from engine.layers.activation import GELU, Dropout, ReLU, SiLU
 from engine.layers.attention import ChannelAttention, EfficientChannelAttention, PositionAttention, SqueezeExcitation
-from engine.layers.base import Builder, Layer, LayerError, Parameter, Pass, Saved, Tables
+from engine.layers.base import Builder, Layer, LayerError, Pass, Saved, Tables
 from engine.layers.conv import Conv
 from engine.layers.linear import Flatten, Linear
 from engine.layers.norm import BatchNorm, LayerNorm
+from engine.layers.parameters import FlatParameters, FlatStatistics, Parameter
 from engine.layers.pool import AveragePool, GlobalAverage, MaxPool
 from engine.layers.residual import Residual
 from engine.layers.whiten import Whiten
@@ -31,4 +32,7 @@ LAYERS: dict[str, type[Layer]] = {
     "cbam_positions": PositionAttention,
 }
 
-__all__ = ["LAYERS", "Builder", "Layer", "LayerError", "Parameter", "Pass", "Saved", "Tables"]
+__all__ = [
+    "LAYERS", "Builder", "FlatParameters", "FlatStatistics", "Layer", "LayerError", "Parameter", "Pass", "Saved",
+    "Tables",
+]  # fmt: skip

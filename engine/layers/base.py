@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from engine.errors import InputError
+from engine.layers.parameters import Parameter, Statistic
 from engine.memory import Array, ArraySpec, Memory, Shape
 from engine.ops import Operations, from_host
 
@@ -25,16 +26,6 @@ Tables = Sequence[dict[str, Any]]  # layers as a spec's [[model.layers]] describ
 
 class LayerError(InputError):
     """A layer that cannot be built on the input it gets."""
-
-
-@dataclass
-class Parameter:
-    """One trained array with its gradient; `decay` says whether weight decay applies (matrices only)."""
-
-    name: str
-    value: Array
-    gradient: Array
-    decay: bool
 
 
 @dataclass(frozen=True)
@@ -70,8 +61,8 @@ class Builder:
     activation_dtype: np.dtype
     parameter_dtype: np.dtype
     outputs: int
-    count: int = 0
     parameters: list[Parameter] = field(default_factory=list)
+    statistics: list[Statistic] = field(default_factory=list)
 
     def parameter(
         self, name: str, shape: Shape, fan_in: int = 0, value: float = 0.0, identity: bool = False
@@ -80,29 +71,34 @@ class Builder:
 
         With `identity` the first kernels of a convolution pass on one input channel each, as it is.
         """
-        arrays = (self.memory.take(shape, self.parameter_dtype, category) for category in ("weights", "gradients"))
-        made = Parameter(name, *arrays, decay=len(shape) > 1)
-        self.count += 1
-        self.operations.fill(made.gradient, 0.0)
-        if not fan_in:
-            self.operations.fill(made.value, value)
-        elif not isinstance(made.value, ArraySpec):
-            bound = 1.0 / sqrt(fan_in)
-            draws = np.random.Generator(np.random.Philox(key=[self.seed, self.count]))
-            host = made.value if isinstance(made.value, np.ndarray) else np.empty(shape, self.parameter_dtype)
-            draws.random(out=host, dtype=host.dtype)
-            host *= 2.0 * bound
-            host -= bound
-            if identity:
-                same, middle = np.arange(min(shape[0], shape[3])), shape[1] // 2
-                host[same] = 0.0
-                host[same, middle, middle, same] = 1.0
-            from_host(host, made.value)
-        self.parameters.append(made)
-        return made
+        number = len(self.parameters) + 1
+
+        def start(array: Array) -> None:
+            if not fan_in:
+                self.operations.fill(array, value)
+            elif not isinstance(array, ArraySpec):
+                bound = 1.0 / sqrt(fan_in)
+                draws = np.random.Generator(np.random.Philox(key=[self.seed, number]))
+                host = array if isinstance(array, np.ndarray) else np.empty(shape, array.dtype)
+                draws.random(out=host, dtype=host.dtype)
+                host *= 2.0 * bound
+                host -= bound
+                if identity:
+                    same, middle = np.arange(min(shape[0], shape[3])), shape[1] // 2
+                    host[same] = 0.0
+                    host[same, middle, middle, same] = 1.0
+                from_host(host, array)
+
+        self.parameters.append(Parameter(name, shape, len(shape) > 1, start))
+        return self.parameters[-1]
+
+    def statistic(self, shape: Shape, start: float) -> Statistic:
+        """A new running average."""
+        self.statistics.append(Statistic(shape, start))
+        return self.statistics[-1]
 
     def buffer(self, shape: Shape, value: float, category: str = "weights") -> Array:
-        """A float32 array that is kept but not trained, such as running statistics."""
+        """A float32 array that is there from the start, and not trained."""
         made = self.memory.take(shape, self.parameter_dtype, category)
         self.operations.fill(made, value)
         return made
@@ -142,9 +138,6 @@ class Layer:
     def backward(self, grad: Array, run: Pass, saved: Saved) -> Array | None:
         """d loss / d input from d loss / d output; adds to the gradients of the parameters."""
         raise NotImplementedError
-
-    def commit(self, accepted: bool) -> None:
-        """End of a window: statistics gathered in it are taken over, or dropped with a skipped update."""
 
     @property
     def buffers(self) -> dict[str, Array]:

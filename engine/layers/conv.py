@@ -1,6 +1,7 @@
 """Two-dimensional convolution of NHWC images."""
 
-from engine.layers.base import Builder, Layer, LayerError, Parameter, Pass, Saved, image_shape, positive
+from engine.layers.base import Builder, Layer, LayerError, Pass, Saved, image_shape, positive
+from engine.layers.parameters import Parameter
 from engine.memory import Array, Shape
 
 SAME = -1

@@ -33,18 +33,13 @@ class BatchNorm(Layer):
         self.gamma = builder.parameter(f"{self.name}.gamma", (channels,), value=1.0)
         self.beta = builder.parameter(f"{self.name}.beta", (channels,), value=0.0)
 
-        def statistics(category: str = "weights") -> tuple[Array, Array]:
-            return builder.buffer((channels,), 0.0, category), builder.buffer((channels,), 1.0, category)
-
-        self.running_mean, self.running_variance = statistics()
-        self._pending_mean, self._pending_variance = statistics()
-        self._mean, self._inv_std = statistics("activations")
-        self._operations = builder.operations
+        self.mean, self.variance = builder.statistic((channels,), 0.0), builder.statistic((channels,), 1.0)
+        self._mean, self._inv_std = (builder.buffer((channels,), start, "activations") for start in (0.0, 1.0))
         return input_shape
 
     @property
     def buffers(self) -> dict[str, Array]:
-        return {f"{self.name}.running_mean": self.running_mean, f"{self.name}.running_variance": self.running_variance}
+        return {f"{self.name}.running_mean": self.mean.value, f"{self.name}.running_variance": self.variance.value}
 
     def forward(self, x: Array, run: Pass, saved: Saved | None) -> Array:
         self.measure(x, run)
@@ -56,16 +51,14 @@ class BatchNorm(Layer):
         """
         operations = run.operations
         if not run.training:
-            operations.copy(self.running_mean, self._mean)
-            operations.inverse_deviation(self.running_variance, self._inv_std, epsilon=self.epsilon)
+            operations.copy(self.mean.value, self._mean)
+            operations.inverse_deviation(self.variance.value, self._inv_std, epsilon=self.epsilon)
         elif not run.again:
             operations.channel_statistics(x, self._mean, self._inv_std)
-            operations.move_average(self._mean, self._pending_mean, momentum=self.momentum)
             count = x.size // x.shape[-1]
-            operations.move_average(
-                self._inv_std, self._pending_variance, momentum=self.momentum, factor=count / max(count - 1, 1)
-            )
-            operations.inverse_deviation(self._inv_std, self._inv_std, epsilon=self.epsilon)
+            arrays = (self._mean, self._inv_std, self.mean.pending, self.variance.pending)
+            factors = {"momentum": self.momentum, "unbias": count / max(count - 1, 1), "epsilon": self.epsilon}
+            operations.enter_statistics(*arrays, **factors)
 
     def normalise(self, x: Array, run: Pass, skip: Array | None = None, mask: Array | None = None) -> Array:
         """The output under the statistics at hand; `skip` is added before the ReLU, whose bits go to `mask`."""
@@ -85,12 +78,6 @@ class BatchNorm(Layer):
         arrays = (x, self._mean, self._inv_std, self.gamma.value, self.beta.value, grad)
         gradients = (self.gamma.gradient, self.beta.gradient, out)
         run.operations.batch_norm_backward(*arrays, *gradients, relu=self.relu, mask=mask)
-
-    def commit(self, accepted: bool) -> None:
-        current = (self.running_mean, self.running_variance)
-        pending = (self._pending_mean, self._pending_variance)
-        for here, there in zip(current, pending, strict=True):
-            self._operations.copy(*((there, here) if accepted else (here, there)))
 
 
 class LayerNorm(Layer):

@@ -40,10 +40,6 @@ class Residual(Layer):
     def buffers(self) -> dict[str, Array]:
         return {**self.norm1.buffers, **self.norm2.buffers}
 
-    def commit(self, accepted: bool) -> None:
-        self.norm1.commit(accepted)
-        self.norm2.commit(accepted)
-
     def saves(self, batch: int) -> dict[str, ArraySpec]:
         inner = {"conv1": self.output_spec(batch), "conv2": self.output_spec(batch)}
         return super().saves(batch) | inner | {"mask": packed_mask((batch, *self.output_shape))}

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from engine.layers.base import Builder, LayerError, Parameter, Pass, image_shape
+from engine.layers.base import Builder, LayerError, Pass, image_shape
 from engine.layers.conv import Conv
+from engine.layers.parameters import Parameter
 from engine.memory import Array, Shape
 from engine.ops import from_host
 
@@ -30,7 +31,7 @@ class Whiten(Conv):
         return super().build(builder, input_shape)
 
     def new_weight(self, builder: Builder, shape: Shape, fan_in: int) -> Parameter:
-        return Parameter(f"{self.name}.weight", builder.buffer(shape, 0.0), None, decay=False)
+        return Parameter(f"{self.name}.weight", shape, False, lambda array: None, builder.buffer(shape, 0.0))
 
     @property
     def buffers(self) -> dict[str, Array]:

@@ -10,10 +10,11 @@ from typing import BinaryIO
 
 import numpy as np
 
-from engine.data import DataInfo, DataSet, Part, fit_images
+from engine.data import DataInfo, DataSet, Part
 from engine.errors import InputError
 from fnwork.datasets import cache
 from fnwork.datasets.divide import Parts, data_set, divided, divided_sizes, fingerprint, image_info
+from fnwork.datasets.pixels import fit_images
 from fnwork.datasets.settings import DataSettings, Progress
 from fnwork.files import reason
 from fnwork.text import harmless

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.data import DataInfo, DataSet, Part, fit_images
+from engine.data import DataInfo, DataSet, Part
 from engine.errors import InputError
 from fnwork.datasets import picture_cache, picture_tree
 from fnwork.datasets.divide import Parts, data_set, divided, divided_sizes
 from fnwork.datasets.picture_cache import Decoded
 from fnwork.datasets.picture_tree import Pictures, Tree
+from fnwork.datasets.pixels import fit_images
 from fnwork.datasets.settings import DataSettings, Progress
 from fnwork.text import harmless
 

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.data import Column, DataInfo, DataSet, Part, Preprocessing, fit_images
+from engine.data import Column, DataInfo, DataSet, Part, Preprocessing
 from engine.errors import InputError, nearest
 from fnwork.datasets import columns as table_columns
 from fnwork.datasets import targets as target_values
 from fnwork.datasets.divide import Parts, data_set, divided
+from fnwork.datasets.pixels import fit_images
 from fnwork.datasets.settings import DataSettings, Progress, silent
 from fnwork.files import reason
 from fnwork.text import harmless

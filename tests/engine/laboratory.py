@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from engine.data import DataSet, Part, Preprocessing
-from engine.layers import Builder, Layer, Pass
+from engine.layers import Builder, FlatParameters, FlatStatistics, Layer, Pass
 from engine.learner import Learner
 from engine.memory import Memory
 from engine.ops import Operations, kernels_named
@@ -57,6 +57,8 @@ class Lab:
         for name, array in layer.buffers.items():
             if name.endswith(".weight"):  # computed from data, which there is none of here
                 array[...] = np.random.default_rng(9).normal(size=array.shape)
+        FlatParameters(self.builder.parameters, parameter_dtype, self.operations)
+        FlatStatistics(self.builder.statistics, parameter_dtype, self.operations)
         self.parameters = {parameter.name: parameter for parameter in self.builder.parameters}
         self.base = dict(self.memory.bytes)
 

@@ -6,10 +6,11 @@ import time
 import numpy as np
 import pytest
 
-from engine.data import Loader, Part, Preprocessing, Slot, fit_images
+from engine.data import Loader, Part, Preprocessing, Slot
 from engine.data import loader as loader_module
 from engine.data.augment import NOTHING, Augmentation
 from engine.errors import InputError
+from fnwork.datasets.pixels import fit_images
 
 SAMPLES, MICRO_BATCH = 23, 5
 

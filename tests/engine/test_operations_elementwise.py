@@ -251,8 +251,13 @@ def test_statistics_and_averages(operations: Operations) -> None:
     operations.inverse_deviation(variance, variance, epsilon=0.0)
     np.testing.assert_array_equal(variance, [2.0, 0.5])
     average = np.array([1.0, 2.0], np.float32)
-    operations.move_average(np.array([3.0, 4.0], np.float32), average, momentum=0.25, factor=2.0)
-    np.testing.assert_allclose(average, [0.75 + 0.25 * 6, 1.5 + 0.25 * 8])
+    operations.move_average(np.array([3.0, 4.0], np.float32), average, momentum=0.25)
+    np.testing.assert_allclose(average, [0.75 + 0.25 * 3, 1.5 + 0.25 * 4])
+    mean, variance, means, variances = np.array([[1.0, 2.0], [0.25, 4.0], [3.0, 4.0], [5.0, 6.0]], np.float32)
+    operations.enter_statistics(mean, variance, means, variances, momentum=0.25, unbias=2.0, epsilon=0.0)
+    np.testing.assert_allclose(means, [0.75 * 3 + 0.25 * 1, 0.75 * 4 + 0.25 * 2])
+    np.testing.assert_allclose(variances, [0.75 * 5 + 0.5 * 0.25, 0.75 * 6 + 0.5 * 4])
+    np.testing.assert_array_equal((mean, variance), [[1.0, 2.0], [2.0, 0.5]])
 
 
 @pytest.mark.parametrize("dtype", STORAGE)

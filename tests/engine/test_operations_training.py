@@ -1,12 +1,14 @@
 """Losses against loops, optimizers against their formulas."""
 
+from functools import partial
+
 import numpy as np
 import oracles
 import pytest
 from laboratory import memory
 from test_operations_products import STORAGE, compare, numbers
 
-from engine.layers import Parameter
+from engine.layers import FlatParameters, Parameter
 from engine.losses import TOTALS, Loss, metrics
 from engine.ops import Operations
 from engine.ops.reference import update
@@ -146,10 +148,11 @@ def test_optimizers(monkeypatch: pytest.MonkeyPatch, name: str, dtype: str, piec
     matrix, vector = numbers(dtype, 5, 7), numbers(dtype, 6)
     matrix[0, 0] = 0.0
     parameters = [
-        Parameter(label, value, np.empty_like(value), decay=value.ndim > 1)
-        for label, value in (("matrix", matrix.copy()), ("vector", vector.copy()))
+        Parameter(label, value.shape, value.ndim > 1, partial(np.copyto, src=value))
+        for label, value in (("vector", vector), ("matrix", matrix))
     ]
-    optimizer = Optimizer(name, parameters, 0.1, operations.memory, operations)
+    flat = FlatParameters(parameters, matrix.dtype, operations)
+    optimizer = Optimizer(name, flat, 0.1, operations)
     expected = {"matrix": matrix.astype(np.float64), "vector": vector.astype(np.float64)}
     formulas = {
         label: [Formula(name, 0.02, 0.1 if label == "matrix" else 0.0) for _ in range(value.size)]

@@ -1,4 +1,4 @@
-"""Batch norm and its statistics, ReLU, and sums over the rows of (rows, channels)."""
+"""Batch norm and its statistics, and sums over the rows of (rows, channels)."""
 
 import numpy as np
 
@@ -52,6 +52,12 @@ def channel_statistics(x: Array, mean: Array, variance: Array, *, work: Scratch)
     sum_rows(x, *work, None, None, mean, variance)
 
 
+@operation()
+def enter_statistics(*vectors: Array, momentum: float, unbias: float, epsilon: float, work: Scratch) -> None:
+    """As the reference."""
+    launch("enter_statistics", vectors[0].size, *vectors, momentum, momentum * unbias, epsilon)
+
+
 @operation(workspace=lambda x, *arrays, **options: [_slopes(x)])
 def batch_norm(
     x: Array, *vectors_and_out: Array, skip: Array | None, relu: bool, mask: Array | None, work: Scratch
@@ -70,15 +76,3 @@ def batch_norm_backward(*arrays: Array, relu: bool, mask: Array | None, work: Sc
     _row_sums(partial, *arrays[:6], mask, int(relu))
     end_sums(x, partial, None, beta_grad, mean, None, gamma_grad, inv_std, gamma, slopes)
     launch("affine", x.size, x.shape[-1], x, grad, slopes, out, None, 0, 0.0, 0.0, each=8)
-
-
-@operation()
-def relu(x: Array, out: Array, mask: Array | None, *, work: Scratch) -> None:
-    """As the reference."""
-    launch("affine", x.size, 1, x, None, None, out, mask, 1, 1.0, 0.0, each=8)
-
-
-@operation()
-def relu_backward(mask: Array, grad: Array, out: Array, *, work: Scratch) -> None:
-    """As the reference."""
-    launch("affine", grad.size, 1, grad, None, None, out, mask, 2, 1.0, 0.0, each=8)

@@ -43,7 +43,12 @@ def cross_entropy(
 
 
 @operation()
-def move_average(value: Array, average: Array, *, momentum: float, factor: float = 1.0, work: Scratch) -> None:
+def relu(x: Array, out: Array, mask: Array | None, *, work: Scratch) -> None:
     """As the reference."""
-    share, kept = momentum * factor, 1.0 - momentum
-    launch("affine", value.size, 1, value, average, None, average, None, 0, share, kept, each=8)
+    launch("affine", x.size, 1, x, None, None, out, mask, 1, 1.0, 0.0, each=8)
+
+
+@operation()
+def relu_backward(mask: Array, grad: Array, out: Array, *, work: Scratch) -> None:
+    """As the reference."""
+    launch("affine", grad.size, 1, grad, None, None, out, mask, 2, 1.0, 0.0, each=8)

@@ -12,6 +12,7 @@ from engine.ops.reference.normalization import (
     batch_norm,
     batch_norm_backward,
     channel_statistics,
+    enter_statistics,
     inverse_deviation,
     layer_norm,
     layer_norm_backward,

@@ -5,7 +5,7 @@ import numpy as np
 from engine.memory import Array, ArraySpec, Scratch
 from engine.ops.operation import PIECE_BYTES, array_module, matching, operation, slices
 
-_PIECE = PIECE_BYTES // 8
+_PIECE = PIECE_BYTES // 64
 
 
 @operation()

@@ -148,6 +148,21 @@ def layer_norm_backward(
 
 
 @operation()
+def enter_statistics(
+    mean: Array, variance: Array, pending_mean: Array, pending_variance: Array, *, momentum: float, unbias: float,
+    epsilon: float, work: Scratch,
+) -> None:  # fmt: skip
+    """pending = (1 - momentum) * pending + momentum * found for the mean, and for the variance times `unbias`; then
+    variance = 1 / sqrt(variance + epsilon).
+    """
+    number = variance.dtype.type
+    for pending, found, share in ((pending_mean, mean, momentum), (pending_variance, variance, momentum * unbias)):
+        pending *= number(1.0 - momentum)
+        pending += number(share) * found
+    inverse_deviation.compute(variance, variance, epsilon=epsilon, work=work)
+
+
+@operation()
 def inverse_deviation(variance: Array, out: Array, *, epsilon: float, work: Scratch) -> None:
     """out = 1 / sqrt(variance + epsilon) (out may be variance itself)."""
     xp = array_module(variance)

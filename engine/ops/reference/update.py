@@ -77,10 +77,10 @@ def adam_update(
 
 
 @operation(workspace=_scratch)
-def move_average(value: Array, average: Array, *, momentum: float, factor: float = 1.0, work: Scratch) -> None:
-    """average = (1 - momentum) * average + momentum * factor * value."""
+def move_average(value: Array, average: Array, *, momentum: float, work: Scratch) -> None:
+    """average = (1 - momentum) * average + momentum * value."""
     xp = array_module(value)
     for x, mean, step, _ in _in_pieces(value, average, work=work):
         mean *= mean.dtype.type(1.0 - momentum)
-        xp.multiply(x, mean.dtype.type(momentum * factor), out=step)
+        xp.multiply(x, mean.dtype.type(momentum), out=step)
         mean += step

@@ -60,6 +60,15 @@ KERNEL end_sums(Int halves, Int rows, Int chunks, const double* partial, double*
     slopes[2 * channels + c] = slope * (by_x * mean[c] - centre);
 }
 
+KERNEL enter_statistics(Int halves, Int channels, Floats mean, float* variance, float* pending_mean,
+                        float* pending_variance, double momentum, double share, double epsilon) {
+    THREAD(channels)
+    float kept = 1 - momentum, found = variance[thread];
+    pending_mean[thread] = pending_mean[thread] * kept + mean[thread] * (float)momentum;
+    pending_variance[thread] = pending_variance[thread] * kept + found * (float)share;
+    variance[thread] = 1 / sqrtf(found + (float)epsilon);
+}
+
 // The slopes with which `affine` computes gamma (x - mean) inv_std + beta + y.
 KERNEL norm_slopes(Int halves, Int channels, Floats mean, Floats inv_std, Floats gamma, Floats beta, float* slopes) {
     THREAD(channels)
