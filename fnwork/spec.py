@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
@@ -375,6 +375,8 @@ def _wrong_value(location: KeyPath, value: Any) -> str:
             return f"{message}; write it without quotes"
         if name == "name" and (legal := _name_of(value)) != "experiment":
             return f'{message}; "{legal}" would do'
+        if get_origin(field.annotation) is tuple and len(location) == len(key):
+            return f"{message}; an array of one is [{shown(value)}]"
         return message if value.startswith("every:") else message + nearest(value, WORDS.get(name, ()))
     return message
 

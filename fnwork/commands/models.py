@@ -113,9 +113,14 @@ def _show_table(predictions: Iterable[Prediction], preprocessing: "Preprocessing
     rows = []
     for name, outputs in predictions:
         first, *others = _likeliest_first(outputs)[:_MOST_LIKELY]
-        also = ", ".join(f"{classes[place]} {100 * outputs[place]:.1f}%" for place in others)
-        rows.append([name, classes[first], f"{100 * outputs[first]:.1f}%", also])
+        also = ", ".join(f"{_visible(classes[place])} {100 * outputs[place]:.1f}%" for place in others)
+        rows.append([name, _visible(classes[first]), f"{100 * outputs[first]:.1f}%", also])
     print_table(["input", "class", "probability", "then"], rows)
+
+
+def _visible(name: str) -> str:
+    """A class's name; in quotes where it is nothing but blanks, as a character of a text can be."""
+    return name if name.strip() else repr(name)
 
 
 def _likeliest_first(probabilities: np.ndarray) -> np.ndarray:

@@ -24,6 +24,7 @@ from fnwork.run_folder import LAST, RunReader
 from fnwork.text import did_you_mean, harmless, size
 
 HIGHER_IS_BETTER = ("accuracy", "r2")
+_MOST_KEYS = 16  # that a message names
 
 
 def runs(arguments: Namespace) -> int:
@@ -91,7 +92,9 @@ def _values(found: list[RunSummary], keys: tuple[str, ...]) -> dict[str, Mapping
         known = {key for run in values.values() for key in run}
         for key in keys:
             if key not in known:
-                hint = did_you_mean(key, known) or f"; there are: {', '.join(map(harmless, _telling(found, values)))}"
+                telling = _telling(found, values)
+                more = f" and {len(telling) - _MOST_KEYS} more" if len(telling) > _MOST_KEYS else ""
+                hint = did_you_mean(key, known) or f"; there are: {', '.join(map(harmless, telling[:_MOST_KEYS]))}{more}"
                 raise InputError(f'no run has a key "{harmless(key)}"{hint}')
     return values
 

@@ -10,6 +10,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from fnwork.checklist import FIRING, WATCH
 from fnwork.text import harmless
 from fnwork.tui.event_text import CHECK_MARKS
 from fnwork.tui.theme import colour
@@ -69,7 +70,10 @@ class ChecklistView(Vertical):
 
     def _show_chosen(self) -> None:
         chosen = self.chosen
-        text = details(chosen, colour(self.app, "foreground-muted")) if chosen else Text()
+        if chosen and chosen.state in (WATCH, FIRING):
+            text = details(chosen, colour(self.app, "foreground-muted"))
+        else:
+            text = evidence(chosen) if chosen else Text()
         place = self.query_one(Static)
         height = len(text.wrap(self.app.console, max(1, place.content_size.width)))
         place.update(text, layout=height != place.content_size.height)  # a new layout draws the whole screen anew
@@ -93,9 +97,14 @@ class ChecklistView(Vertical):
         return Text.assemble(head, " ", state)
 
 
+def evidence(check: Check) -> Text:
+    """The numbers of one entry."""
+    return Text(harmless(check.evidence) or "nothing can be said yet")
+
+
 def details(check: Check, muted: str) -> Text:
     """The numbers, causes in order and advice of one entry, as a text of several lines."""
-    text = Text(harmless(check.evidence) or "nothing can be said yet")
+    text = evidence(check)
     if check.causes:
         text.append("\nlikely causes: ", muted)
         text.append(harmless("; ".join(check.causes)))
