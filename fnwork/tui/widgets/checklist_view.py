@@ -17,6 +17,7 @@ from fnwork.tui.theme import colour
 from fnwork.tui.watch import Check
 
 _NO_MARK = CHECK_MARKS["cannot tell yet"]
+_GRAVITY = {WATCH: 1, FIRING: 2}
 
 
 class ChecklistView(Vertical):
@@ -37,6 +38,7 @@ class ChecklistView(Vertical):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._checks: list[Check] = []
+        self._proposed = 0  # what is highlighted until the person chooses
 
     def compose(self) -> ComposeResult:
         yield OptionList(markup=False)
@@ -58,11 +60,13 @@ class ChecklistView(Vertical):
         if len(old) != len(self._checks):
             options.clear_options()
             options.add_options(Option(self._line(check)) for check in self._checks)
-            options.highlighted = 0 if self._checks else None
+            options.highlighted = self._proposed = 0 if self._checks else None
         else:
             for index, (before, now) in enumerate(zip(old, self._checks, strict=True)):
                 if (before.title, before.state) != (now.title, now.state):
                     options.replace_option_prompt_at_index(index, self._line(now))
+        if options.highlighted == self._proposed:
+            options.highlighted = self._proposed = _worst(self._checks)
         self._show_chosen()
 
     def on_option_list_option_highlighted(self) -> None:
@@ -95,6 +99,11 @@ class ChecklistView(Vertical):
         state = Text(check.state if tell else "", colour(self.app, paint))
         head.truncate(max(0, width - state.cell_len - 1), overflow="ellipsis", pad=True)
         return Text.assemble(head, " ", state)
+
+
+def _worst(checks: Sequence[Check]) -> int | None:
+    """The first entry of the worst state that there is."""
+    return max(range(len(checks)), key=lambda index: _GRAVITY.get(checks[index].state, 0), default=None)
 
 
 def evidence(check: Check) -> Text:
