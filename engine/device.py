@@ -102,7 +102,7 @@ class Card(Device):
 
         watch, pool = Watch(), self.cupy.get_default_memory_pool()
         with self.current():
-            pool.set_limit(size=max(memory.budget - memory.reserved, LEAST_POOL))
+            pool.set_limit(size=max(memory.budget - memory.reserved - memory.outside, LEAST_POOL))
 
         @contextmanager
         def guarded() -> Iterator[None]:

@@ -13,17 +13,26 @@ from engine.device import Card, Device
 from engine.errors import InputError
 from engine.learner import Learner
 from engine.memory import Array
+from engine.resident import CardPart
 
 
 class Feed:
     """One part at a time: asking for another one's batches ends those of the one before, since all share the slots."""
 
-    def __init__(self, data: DataSet, learner: Learner, device: Device, seed: int, augment: Augmentation) -> None:
+    def __init__(
+        self, data: DataSet, learner: Learner, device: Device, seed: int, augment: Augmentation, resident: bool = False
+    ) -> None:
+        """`resident`: all of the data lie in the device's memory."""
         self._data, self._seed = data, seed
         pairs = [*zip(learner.inputs, learner.targets, strict=True)]
         self._copies = _Copies(device, pairs) if device.is_cuda else None
         self._slots = self._copies.slots if self._copies else [Slot(*pair) for pair in pairs]
-        self._train = Loader(data.train, data.preprocessing, self._slots, seed=seed, augment=augment, shuffle=True)
+        on_card = resident and device.is_cuda
+        part_of = partial(CardPart, slots=pairs, card=device) if on_card else partial(Loader, slots=self._slots)
+        make = partial(part_of, preprocessing=data.preprocessing, seed=seed)
+        others = {name: part for name in ("validation", "test") if (part := getattr(data, name))}
+        self._others = {name: make(part, shuffle=False) for name, part in others.items()}
+        self._train = make(data.train, augment=augment, shuffle=True)
         self._current = self._train
 
     @property
@@ -45,7 +54,7 @@ class Feed:
         samples: Part | None = getattr(self._data, part)
         if samples is None:
             raise InputError(f"the data set {self._data.name} has no {part} part")
-        return self._plain(samples)
+        return self._begin(self._others[part], 0, 0) if part in self._others else self._plain(samples)
 
     def of(self, inputs: np.ndarray) -> Iterator[Batch]:
         """Batches of inputs without targets."""
@@ -59,11 +68,14 @@ class Feed:
     def _plain(self, samples: Part) -> Iterator[Batch]:
         return self._begin(Loader(samples, self._data.preprocessing, self._slots, seed=self._seed, shuffle=False), 0, 0)
 
-    def _begin(self, loader: Loader, epoch: int, start: int) -> Iterator[Batch]:
+    def _begin(self, loader: Loader | CardPart, epoch: int, start: int) -> Iterator[Batch]:
         self._current.close()
         self._current = loader
         begin = partial(loader.batches, epoch, start)
-        return self._copies.ahead(begin) if self._copies else begin()
+        if self._copies is None:
+            return begin()
+        self._copies.finish()
+        return begin() if isinstance(loader, CardPart) else self._copies.ahead(begin)
 
 
 class _Copies:
@@ -77,11 +89,14 @@ class _Copies:
         self._stream, self._read = cuda.Stream(non_blocking=True), [cuda.Event(disable_timing=True) for _ in arrays]
         self.slots = [Slot(*map(card.pinned, pair)) for pair in arrays]
 
+    def finish(self) -> None:
+        """Waits for a copy that is left over."""
+        self._stream.synchronize()
+
     def ahead(self, begin: Callable[[], Iterator[Batch]]) -> Iterator[Batch]:
         """The batches of a loader that begins now, each on the card when it is handed out.
 
-        No work on a slot may be left from before: the learner reads its sums at the end of all it does. A copy that is
-        left comes before the new ones.
+        No work on a slot may be left from before: the learner reads its sums at the end of all it does.
         """
         ready = None
         for number, batch in enumerate(chain(begin(), (None,))):

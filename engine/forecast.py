@@ -188,7 +188,7 @@ def _block_costs(request: _Request) -> list[BlockCost]:
         kept: list[dict[str, Any]] = [{} for _ in block.layers]
         y = block.forward(current, run, kept)
         forward_work, forward_peak = operations.flops, memory.peak["total"] - held
-        saved = memory.total - held - _size(memory, y.nbytes)
+        saved = memory.total - held - memory.rounded(y.nbytes)
         if block.saves_input:
             kept[0]["input"] = current
         next_current = memory.take(y.shape, y.dtype, "activations")
@@ -201,17 +201,13 @@ def _block_costs(request: _Request) -> list[BlockCost]:
         backward_peak = memory.peak["total"] - before - saved - next_current.nbytes
         if dx is not None:
             memory.give(dx)
-        own_input = _size(memory, current.nbytes) if number else 0
+        own_input = memory.rounded(current.nbytes) if number else 0
         work = (forward_work, operations.flops)
         costs.append(BlockCost(own_input, saved, forward_peak - saved, backward_peak, *work, block.rebuilds))
         if number and not block.saves_input:
             memory.give(current)
         current = next_current
     return costs
-
-
-def _size(memory: Any, size: int) -> int:
-    return -(-size // memory.alignment) * memory.alignment
 
 
 def _fit_plan(request: _Request, plain: Forecast) -> Forecast:

@@ -146,9 +146,9 @@ class Memory:
         self._blocks: dict[int, _Block] = {}
         self._views: dict[tuple[int, tuple[int, ...], np.dtype], Array] = {}
         self._segments: list[tuple[int, Array]] = []
-        self._arena = Arena(None if self.allocate is None else self._round(self.capacity))
+        self._arena = Arena(None if self.allocate is None else self.rounded(self.capacity))
         if self.allocate is not None:
-            self._segments.append((0, self.allocate(self._round(self.capacity))))
+            self._segments.append((0, self.allocate(self.rounded(self.capacity))))
 
     @property
     def reserved(self) -> int:
@@ -158,7 +158,7 @@ class Memory:
     def take(self, shape: Sequence[int], dtype: Any, category: str) -> Array:
         """An uninitialised array of `shape` and `dtype`, entered under `category`. Raises BudgetExceeded."""
         shape, dtype = tuple(shape), np.dtype(dtype)
-        size = self._round(prod(shape) * dtype.itemsize)
+        size = self.rounded(prod(shape) * dtype.itemsize)
         self._enter(category, size)
         high = category in SHORT_LIVED
         offset = self._arena.take(size, high)
@@ -231,7 +231,8 @@ class Memory:
         if self.total > self.peak["total"]:
             self.peak = {"total": self.total, **self.bytes}
 
-    def _round(self, size: int) -> int:
+    def rounded(self, size: int) -> int:
+        """Bytes that an array of `size` bytes takes."""
         return -(-max(size, 1) // self.alignment) * self.alignment
 
     def _grow(self, size: int, high: bool) -> int:

@@ -35,6 +35,5 @@ class Optimizer:
             options = {"momentum": MOMENTUM, "nesterov": self.name == "nesterov"}
         for part, decays in self._flat.parts:
             arrays = [array[part] for array in (self._flat.value, self._flat.gradient, *self._slots)]
-            arrays += [] if self._slots else [None]
             if arrays[0].size:
                 operation(*arrays, lr=lr, decay=decays * self._weight_decay, **options)

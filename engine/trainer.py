@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import psutil
 
+from engine import resident
 from engine.data import DataSet
 from engine.data.augment import NOTHING, Augmentation
 from engine.device import choose
@@ -31,7 +32,6 @@ from engine.learner import Learner, Update
 from engine.losses import TOTALS, metrics
 from engine.memory import BudgetExceeded, Memory
 from engine.ops import Operations, kernels_named
-from engine.ops.compiling import Compilation
 from engine.precision import FLOOR
 from engine.progress import Progress
 from engine.schedule import learning_rate
@@ -46,21 +46,22 @@ class Trainer:
     """One training run of a network on a data set.
 
     `layers` are layer tables as in a spec, `augment` acts on the train part, `advise` says which settings would keep to
-    a budget of so many bytes. Raises InputError (InvalidLayer for a layer) where the parts do not go together,
-    BudgetExceeded where the forecast is over the budget.
+    a budget of so many bytes, `compilation` compiles kernels for a precision before they are needed. Raises InputError
+    (InvalidLayer for a layer) where the parts do not go together, BudgetExceeded where the forecast is over the budget.
     """
 
     def __init__(
         self, layers: Tables, data: DataSet, settings: Settings, device: str = "auto",
         augment: Augmentation = NOTHING, advise: Callable[["Trainer", int], str] = lambda trainer, budget: "",
+        compilation: Callable[[str], Any] | None = None,
     ) -> None:  # fmt: skip
         _check(data, settings)
-        self._advise = advise
+        self._advise, self._compilation = advise, compilation
         self.device = choose(device)
         budget = self.device.budget(settings.budget)
         settings = replace(settings, soft_targets=augment.mixup > 0, budget=budget)
         self.data, self.settings, self._augment = data, settings, augment
-        data_bytes = 0 if self.device.is_cuda else data.nbytes
+        data_bytes = resident.data_bytes(self.device, data.info(), augment)
         self.network = (layers, data.input_shape, data.outputs)
         self.layout = {"alignment": self.device.alignment, "data_bytes": data_bytes, "samples": len(data.train)}
         self._build()
@@ -79,15 +80,15 @@ class Trainer:
             self.memory = Memory(self.device.allocate, capacity, budget, self.device.alignment)
         except (MemoryError, RuntimeError) as error:
             raise self._too_much(self.device.budget(0) or psutil.virtual_memory().available, str(error)) from None
-        self.memory.guard = self.device.guard(self.memory)
         if data_bytes:
             self.memory.adopt(data_bytes, "data")
+        self.memory.guard = self.device.guard(self.memory)
         operations = Operations(self.memory, kernels_named(self.forecast.kernels))
         with self.memory.guard():
             self._learner = Learner(*self.network, settings, operations)
             if isinstance(first := self._learner.model.layers[0], Whiten):
                 first.fit(data.train.inputs, data.preprocessing.pixel_table(np.dtype(np.float32)))
-            self._feed = Feed(data, self._learner, self.device, settings.seed, self._augment)
+            self._feed = Feed(data, self._learner, self.device, settings.seed, self._augment, data_bytes > 0)
 
     @property
     def parameter_count(self) -> int:
@@ -114,7 +115,7 @@ class Trainer:
         for message in self._warnings():
             yield self._event("warning", message=message)
         try:
-            if self.forecast.kernels == "cpu" and not self.settings.kernels:
+            if self._compilation and self.forecast.kernels == "cpu" and not self.settings.kernels:
                 yield from self._compile()
             yield from self._epochs()
         except BudgetExceeded as error:
@@ -203,8 +204,8 @@ class Trainer:
     def _finish_epoch(self) -> Iterator[Event]:
         """Validation, the best so far, and the next epoch's start."""
         progress = self._progress
-        values: dict[str, Any] = {"epoch": progress.epoch, "step": progress.step}
-        values |= self._metrics("train", progress.totals, progress.samples)
+        found = self._metrics("train", progress.totals, progress.samples)
+        values: dict[str, Any] = {"epoch": progress.epoch, "step": progress.step, **found}
         if len(self.data.validation):
             values |= self.evaluate("validation")
         seconds, rate = progress.seconds, progress.samples / max(progress.seconds, 1e-9)
@@ -266,7 +267,7 @@ class Trainer:
 
     def _compile(self) -> Iterator[Event]:
         """Has kernels compiled that do not lie on disk; where that fails, all is built again on the reference."""
-        with Compilation(self.settings.mode) as compilation:
+        with self._compilation(self.settings.mode) as compilation:
             told = -1
             while compilation.running and not self._stop.wait(0.1):
                 if (quarter := int(4 * compilation.share)) != told:

@@ -13,8 +13,8 @@ from importlib.metadata import version
 import psutil
 
 from engine.device import Device
-from engine.ops.compiling import HOME
 from fnwork.cards import driver
+from fnwork.compiling import HOME
 from fnwork.datasets import cache
 from fnwork.warm_up import warm_up
 

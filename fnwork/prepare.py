@@ -13,7 +13,7 @@ import numpy as np
 import tomli_w
 
 import fnwork
-from engine import zoo
+from engine import resident, zoo
 from engine.data import DataInfo, DataSet
 from engine.device import Device, choose
 from engine.errors import InputError, RunError
@@ -25,6 +25,7 @@ from fnwork import augmentation, datasets
 from fnwork import fit as fitting
 from fnwork import spec as specs
 from fnwork.cards import expect
+from fnwork.compiling import Compilation
 from fnwork.datasets import DataSettings, Progress, silent
 from fnwork.run_folder import without_none
 from fnwork.spec import Spec
@@ -67,7 +68,9 @@ def trainer(spec: Spec, text: str, file: str, data_set: DataSet) -> Trainer:
     """The trainer of a spec; a layer or a budget that does not fit is refused at its line of the spec's text."""
     with placing(spec, text, file):
         how = augmentation.parse(spec.data.augment)
-        return Trainer(layers(spec), data_set, trainer_settings(spec), spec.device.use, how, fitting.advise)
+        return Trainer(
+            layers(spec), data_set, trainer_settings(spec), spec.device.use, how, fitting.advise, Compilation
+        )
 
 
 def load(spec: Spec, text: str, file: str, base_folder: Path, progress: Progress = silent) -> DataSet:
@@ -132,7 +135,8 @@ def premises(spec: Spec, found: DataInfo, device: Device | None = None) -> Premi
         device = device or choose(spec.device.use)
     except InputError:  # a card that this machine lacks
         device = expect(spec.device.use)
-    layout = {"alignment": device.alignment, "data_bytes": 0 if device.is_cuda else found.nbytes}
+    taken = resident.data_bytes(device, found, augmentation.parse(spec.data.augment))
+    layout = {"alignment": device.alignment, "data_bytes": taken}
     settings = replace(trainer_settings(spec), budget=device.budget(spec.memory.budget_bytes))
     return Premises(
         layers(spec), found.input_shape, found.outputs, settings, {**layout, "samples": found.train_samples}

@@ -6,8 +6,8 @@ import numpy as np
 
 from engine import zoo
 from engine.data import DataSet, Part, Preprocessing
-from engine.ops.compiling import Compilation
 from engine.trainer import Settings, Trainer
+from fnwork.compiling import Compilation
 
 
 def warm_up(use: str, kernels: str) -> int:

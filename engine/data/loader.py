@@ -65,8 +65,7 @@ class Loader:
         """The batches of an epoch from number `start` (0-based) on; an epoch still running is abandoned."""
         self.close()
         samples = len(self._part)
-        random = draws.generator(self._seed, draws.ORDER, epoch)
-        self._source.begin(self._seed, epoch, random.permutation(samples) if self._shuffle else np.arange(samples))
+        self._source.begin(self._seed, epoch, draws.order(self._seed, epoch, samples, self._shuffle))
         self._thread = ThreadPoolExecutor(1, "data")
         return self._produce(self._thread, iter(range(start, -(-samples // self._micro_batch))))
 

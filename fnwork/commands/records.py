@@ -94,7 +94,9 @@ def _values(found: list[RunSummary], keys: tuple[str, ...]) -> dict[str, Mapping
             if key not in known:
                 telling = _telling(found, values)
                 more = f" and {len(telling) - _MOST_KEYS} more" if len(telling) > _MOST_KEYS else ""
-                hint = did_you_mean(key, known) or f"; there are: {', '.join(map(harmless, telling[:_MOST_KEYS]))}{more}"
+                hint = (
+                    did_you_mean(key, known) or f"; there are: {', '.join(map(harmless, telling[:_MOST_KEYS]))}{more}"
+                )
                 raise InputError(f'no run has a key "{harmless(key)}"{hint}')
     return values
 

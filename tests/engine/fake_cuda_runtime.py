@@ -12,12 +12,15 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.machinery import ModuleSpec
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+
+from engine.ops.cuda import launch
 
 GIB = 2**30
 
@@ -96,6 +99,24 @@ class Event:
         (stream or self._runtime.null).queue.append(lambda: setattr(place, "done", True))
 
 
+def pick(grid: tuple[int, ...], block: tuple[int, ...], arguments: Sequence[Any]) -> None:
+    """A batch of images on the card, as the kernel of that name makes it."""
+    _, _, images, answers, order, shift, flip, hole, table, out, targets, first, height, width, channels, cutout = (
+        arguments
+    )
+    for number in range(len(out)):
+        place = first + number
+        image = images[order[place]][:, :: -1 if flip[place] else 1]
+        image = np.pad(image, ((height - 1,) * 2, (width - 1,) * 2, (0, 0)), "reflect").astype(int)
+        down, right = height - 1 + shift[place, 0], width - 1 + shift[place, 1] * (-1 if flip[place] else 1)
+        image = image[down : down + height, right : right + width]
+        if cutout:
+            top, left = hole[place] - cutout // 2
+            image[max(0, top) : max(0, top + cutout), max(0, left) : max(0, left + cutout)] = 256
+        out[number] = table[np.arange(channels), image]
+        targets.reshape(-1).view(np.int32)[number] = answers[order[place]]
+
+
 class FakeRuntime:
     """The modules `cupy` and `pynvml` over some cards, in CUDA's order; `listed` in the driver's."""
 
@@ -116,6 +137,8 @@ class FakeRuntime:
     def install(self, patch: pytest.MonkeyPatch) -> FakeRuntime:
         """Puts the modules where `import` finds them."""
         patch.setitem(sys.modules, "cupy", self.module)
+        for kept in ("_module", "_kernel"):  # those of another module of that name
+            patch.setattr(launch, kept, cache(getattr(launch, kept).__wrapped__))
         patch.setitem(sys.modules, "pynvml", self._driver())
         return self
 
@@ -204,7 +227,17 @@ class FakeRuntime:
                 raise card.fault
             return np.array(values).view(Array)
 
+        class RawModule:
+            """The one kernel that is launched beside the operations, image by image."""
+
+            def __init__(self, code: str) -> None:
+                assert "KERNEL pick(" in code
+
+            def get_function(self, name: str) -> Callable[..., None]:
+                return {"pick": pick}[name]
+
         module = ModuleType("cupy")
+        module.RawModule = RawModule
         module.__spec__ = ModuleSpec("cupy", None)
         module.__version__ = "14.2.0"
         module.ndarray, module.asarray = ndarray, asarray

@@ -168,7 +168,6 @@ def test_a_run_on_a_card_is_the_run_on_the_cpu(machine) -> None:
         assert [values["loss"] for values in of_kind(trainer.run(), "step")] == losses
         assert trainer.memory.peak == trainer.forecast.peak
         assert trainer.forecast.peak["total"] == sum(trainer.forecast.peak[name] for name in CATEGORIES)
-        assert trainer.forecast.peak["total"] % 512 == 0
         assert len(trainer.memory._segments) == 1
         for name, array in expected.state().arrays.items():
             np.testing.assert_array_equal(array, trainer.state().arrays[name])

@@ -23,7 +23,7 @@ def data() -> DataSet:
     return images(30)
 
 
-def feed_of(data: DataSet, use: str) -> Feed:
+def feed_of(data: DataSet, use: str, resident: bool = False) -> Feed:
     """A feed over slots of the device, and nothing else of a learner."""
     device = choose(use)
 
@@ -34,7 +34,7 @@ def feed_of(data: DataSet, use: str) -> Feed:
         inputs=[slot((ROWS, *data.input_shape), np.float32) for _ in range(2)],
         targets=[slot((ROWS,), np.int32) for _ in range(2)],
     )
-    return Feed(data, learner, device, 3, Augmentation(flip="random"))
+    return Feed(data, learner, device, 3, Augmentation(flip="random"), resident)
 
 
 def expected(data: DataSet, epoch: int, start: int = 0) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -129,3 +129,24 @@ def test_an_empty_epoch_ends_at_once(data: DataSet, runtime: FakeRuntime) -> Non
     feed = feed_of(data, "cuda")
     assert list(feed.training(1, 100)) == []
     feed.close()
+
+
+def test_images_on_the_card_and_others_from_the_host_take_turns(data: DataSet, runtime: FakeRuntime) -> None:
+    feed, seen = feed_of(data, "cuda", resident=True), []
+
+    def work(batches: Iterator[Batch], most: int) -> None:
+        for _, batch in zip(range(most), batches, strict=False):
+            launch(runtime, batch, seen)
+            runtime.drain(runtime.null)
+
+    work(feed.training(1, 0), 3)
+    work(feed.of(data.test.inputs), 1)  # whose next batch is being copied
+    work(feed.training(1, 3), 100)
+    work(feed.in_order("validation"), 100)
+    work(feed.in_order("train"), 1)
+    feed.close()
+    wanted = expected(data, 1)
+    check(seen[:3] + seen[4 : len(wanted) + 1], wanted)
+    targets = np.concatenate([targets for _, targets in seen[len(wanted) + 1 :]])
+    np.testing.assert_array_equal(targets, [*data.validation.targets, *data.train.targets[:ROWS]])
+    assert feed.waited == 0

@@ -163,7 +163,11 @@ def test_train_faults(line, column, words):
         ('dataset = "fashion-mini"\nvalidation = 1.0', (5, 14), ["fraction", "got 1.0"]),
         ('dataset = "fashion-mini"\nvalidation = "tst"', (5, 14), ['did you mean "test"?']),
         ('dataset = "fashion-mini"\naugment = ["flip", "crop:0"]', (5, 20), ['"crop:N"', 'got "crop:0"']),
-        ('dataset = "fashion-mini"\naugment = "flip"', (5, 11), ["an array", 'got "flip"', 'an array of one is ["flip"]']),
+        (
+            'dataset = "fashion-mini"\naugment = "flip"',
+            (5, 11),
+            ["an array", 'got "flip"', 'an array of one is ["flip"]'],
+        ),
         ('dataset = "fashion-mini"\naugment = ["flip", "flip"]', (5, 20), ["given twice"]),
         ('dataset = "fashion-mini"\naugment = [1]', (5, 12), ["got 1"]),
         ('dataset = "fashion-mini"\ntarget = "x"', (5, 1), ["target column"]),

@@ -293,11 +293,3 @@ def unpack_pairs(builder, bits):
     """The lanes that pack_pairs packed."""
     shifted = builder.lshr(splat_vector(builder, bits, _SHORTS), _PAIRS)
     return builder.uitofp(builder.and_(shifted, ir.Constant(_SHORTS, [3] * LANES)), VECTOR)
-
-
-@_emitted(types.uint64, types.uint64, types.uint64)
-def high_product(builder, left, right):
-    """The upper half of the product of two whole numbers of 64 bits."""
-    wide = ir.IntType(128)
-    product = builder.mul(builder.zext(left, wide), builder.zext(right, wide))
-    return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), left.type)

@@ -10,7 +10,7 @@ from engine.memory import Array
 
 BLOCK = 256  # threads of a block
 KERNELS = Path(__file__).parent / "kernels"
-SOURCES = ("storage", "normalization", "convolution", "flat", "pooling", "loss", "update")
+SOURCES = ("storage", "normalization", "convolution", "flat", "pooling", "loss", "update", "images")
 HALF = np.dtype(np.float16)
 _ZERO_ONE = np.array([0, 1], np.float32)
 

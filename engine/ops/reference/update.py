@@ -18,7 +18,7 @@ def _in_pieces(*arrays: Array | None, work: Scratch) -> Iterator[list[Any]]:
 
 @operation(workspace=_scratch)
 def sgd_update(
-    value: Array, gradient: Array, velocity: Array | None, *, lr: float, momentum: float, nesterov: bool,
+    value: Array, gradient: Array, velocity: Array | None = None, *, lr: float, momentum: float, nesterov: bool,
     decay: float, work: Scratch,
 ) -> None:  # fmt: skip
     """g = gradient + decay * value; v = momentum * v + g; value -= lr * (g + momentum * v if nesterov else v).

@@ -9,16 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from laboratory import of_kind
 
 import engine.ops
 from engine.data import DataSet, Part, Preprocessing
 from engine.device import THREADS, choose, thread_count
 from engine.errors import InputError
 from engine.ops import cpu
-from engine.ops.compiling import HOME, PROCESSES, Compilation, compile_part
 from engine.ops.cpu.storage import FEATURES
 from engine.trainer import Settings, Trainer
+from fnwork.compiling import HOME, PROCESSES, Compilation, compile_part
 
 ROOT = Path(__file__).parents[2]
 LAYERS = [{"type": "flatten"}, {"type": "linear"}]
@@ -30,7 +29,7 @@ def trainer(**settings) -> Trainer:
     part = Part(np.zeros((4, *shape), np.uint8), np.zeros(4, np.int32))
     preprocessing = Preprocessing("classification", shape, ("a", "b"), channel_mean=(0.0,), channel_std=(1.0,))
     data = DataSet("made-up", "classification", part, part, None, shape, ("a", "b"), preprocessing, "")
-    return Trainer(LAYERS, data, Settings(micro_batch=2, epochs=1, **settings), "cpu")
+    return Trainer(LAYERS, data, Settings(micro_batch=2, epochs=1, **settings), "cpu", compilation=Compilation)
 
 
 @dataclass
@@ -54,7 +53,7 @@ def compiler(monkeypatch):
         monkeypatch.setattr(cpu.kernels, "needed", lambda mode: list(kernels))
 
         def popen(command, **options):
-            if "engine.ops.compiling" not in command:  # the name of the processor is asked for in this way
+            if "fnwork.compiling" not in command:  # the name of the processor is asked for in this way
                 return start(command, **options)
             commands.append(command[1:])
             return start([sys.executable, "-c", code], **options)
@@ -65,6 +64,10 @@ def compiler(monkeypatch):
     return faked
 
 
+def of_kind(events, kind: str) -> list[dict]:
+    return [event.values for event in events if event.kind == kind]
+
+
 def warnings(events) -> list[str]:
     return [event["message"] for event in of_kind(events, "warning")]
 
@@ -72,7 +75,7 @@ def warnings(events) -> list[str]:
 def test_a_first_run_tells_how_far_compiling_is(compiler):
     commands = compiler([FakeKernel(2), FakeKernel(2), FakeKernel(4), FakeKernel(6)], "import time; time.sleep(1.5)")
     events = list(trainer(mode="mixed").run())
-    assert commands == [["-m", "engine.ops.compiling", "mixed", str(part)] for part in range(PROCESSES)]
+    assert commands == [["-m", "fnwork.compiling", "mixed", str(part)] for part in range(PROCESSES)]
     told = warnings(events)
     assert told[0].endswith("once: 0% done") and "50% done" in told[1]
     assert len(told) == len(set(told)) and events[-1].values["reason"] == "finished"
@@ -116,7 +119,7 @@ def test_without_processes_the_reference_runs(compiler, monkeypatch):
     start = subprocess.Popen
 
     def popen(command, **options):
-        if "engine.ops.compiling" in command:
+        if "fnwork.compiling" in command:
             raise BlockingIOError("Resource temporarily unavailable")
         return start(command, **options)
 

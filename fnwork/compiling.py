@@ -1,6 +1,6 @@
 """Compiles kernels of the CPU ahead of a run, by processes of their own: the compiler would hold up all threads.
 
-python -m engine.ops.compiling fp32 0
+python -m fnwork.compiling fp32 0
 """
 
 import subprocess
@@ -11,7 +11,7 @@ from pathlib import Path
 from engine.ops import kernels_named, said
 
 PROCESSES = 3  # each takes every third file of kernels
-HOME = Path(__file__).parents[2]  # where a process finds this very copy, for which kernels are kept
+HOME = Path(__file__).parents[1]  # where a process finds this very copy, for which kernels are kept
 
 
 class Compilation:

@@ -1,0 +1,77 @@
+"""Small sets of images, whole on a card: a batch is picked, augmented and normalised there by one kernel."""
+
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from engine.data import Batch, DataInfo, Part, Preprocessing, draws
+from engine.data.augment import NOTHING, Augmentation, draw
+from engine.device import Card, Device
+from engine.memory import Array, Shape
+from engine.ops.cuda.launch import launch
+
+SHARE = 8  # images may take one part in so many of a card's memory
+DRAWN = 17  # bytes of a sample's place in an epoch, and of what is drawn for it
+VALUES = 257  # a pixel's, and that of a hole
+UPLOADED = 1 << 24  # bytes that are copied at a time
+
+
+def data_bytes(device: Device, data: DataInfo, augment: Augmentation) -> int:
+    """What the data set takes of the device's memory: on a card 0 where it stays on the host."""
+    if not device.is_cuda:
+        return data.nbytes
+    parts = [count for count in (data.train_samples, data.validation_samples, data.test_samples) if count]
+    size = sum(parts) * (prod(data.input_shape) + 4 + DRAWN) + len(parts) * 4 * VALUES * data.input_shape[-1]
+    moved = len(data.input_shape) == 3 and not augment.jitter and not augment.mixup
+    return size if moved and SHARE * size <= device.total else 0
+
+
+class CardPart:
+    """A part of images with the interface of a Loader. Its work is in line with all other on the card: no one waits."""
+
+    waited = 0.0
+
+    def __init__(
+        self, part: Part, preprocessing: Preprocessing, slots: Sequence[tuple[Array, Array]], *, card: Card, seed: int,
+        augment: Augmentation = NOTHING, shuffle: bool,
+    ) -> None:  # fmt: skip
+        count, *shape = part.inputs.shape
+        augment.check(shape)
+        self._card, self._slots, self._seed, self._shuffle = card, slots, seed, shuffle
+        self._augment, self._shape, self._count = augment, tuple(shape), count
+        pixels = preprocessing.pixel_table(slots[0][0].dtype).astype(np.float32)
+        hole = pixels[np.arange(len(pixels)), np.rint(preprocessing.channel_mean).astype(int)]
+        self._images, self._targets = self._room((count, *shape), np.uint8), self._room((count,), np.int32)
+        self._drawn = [self._room((count,), np.int64), self._room((count, 2), np.int16)]
+        self._drawn += [self._room((count,), np.bool_), self._room((count, 2), np.int16)]
+        self._table = self._room((len(pixels), VALUES), np.float32)
+        step = max(1, UPLOADED // prod(shape))
+        with card.current():
+            self._table.set(np.column_stack([pixels, hole]))
+            self._targets.set(np.ascontiguousarray(part.targets).view(np.int32).reshape(-1))
+            for first in range(0, count, step):
+                self._images[first : first + step].set(np.ascontiguousarray(part.inputs[first : first + step]))
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """As a Loader's, with the same draws."""
+        order = draws.order(self._seed, epoch, self._count, self._shuffle)
+        drawn = draw(self._augment, self._seed, epoch, order, self._shape)
+        with self._card.current():
+            for room, values in zip(self._drawn, (order, drawn.shift, drawn.flip, drawn.hole), strict=True):
+                room.set(values)
+        rows = len(self._slots[0][0])
+        for number in range(start, -(-self._count // rows)):
+            first = number * rows
+            inputs, targets = (array[: self._count - first] for array in self._slots[number % len(self._slots)])
+            arrays = (self._images, self._targets, *self._drawn, self._table, inputs, targets)
+            with self._card.current():
+                launch("pick", inputs.size, *arrays, first, *self._shape, self._augment.cutout)
+            yield Batch(inputs, targets, len(inputs))
+
+    def close(self) -> None:
+        """Nothing is under way."""
+
+    def _room(self, shape: Shape, dtype: Any) -> Array:
+        return self._card.allocate(prod(shape) * np.dtype(dtype).itemsize).view(dtype).reshape(shape)
