@@ -11,7 +11,7 @@ window:
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from math import ceil
 from typing import Any
 
@@ -241,7 +241,7 @@ class Trainer:
         copies.
         """
         arrays, values = self._learner.state()
-        data = {"classes": list(self.data.classes), "preprocessing": self.data.preprocessing.to_dict()}
+        data = {"classes": list(self.data.classes), "preprocessing": asdict(self.data.preprocessing)}
         return State(arrays, {**values, **self._progress.state(), **data})
 
     def load_state(self, state: State) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from engine import state as engine_state
-from engine.data import Preprocessing
+from engine.data import Column, Preprocessing
 from engine.errors import InputError
 from engine.state import State
 from fnwork.text import harmless
@@ -44,5 +44,15 @@ def load(path: Path) -> tuple[State, Context]:
 
 
 def preprocessing(state: State) -> Preprocessing:
-    """How the inputs of the state's model are prepared."""
-    return Preprocessing.from_dict(state.values["preprocessing"])
+    """How the inputs of the state's model are prepared; InputError where the values do not fit."""
+    try:
+        values = {name: _tuple(value) for name, value in state.values["preprocessing"].items()}
+        columns = [Column(**{name: _tuple(value) for name, value in each.items()}) for each in values["columns"]]
+        return Preprocessing(**{**values, "columns": tuple(columns)})
+    except (TypeError, KeyError, AttributeError) as error:
+        raise InputError(f"the preprocessing stored with the model is damaged: {error}") from None
+
+
+def _tuple(value: Any) -> Any:
+    """JSON knows no tuples."""
+    return tuple(value) if isinstance(value, list) else value

@@ -1,26 +1,11 @@
 """What the trainer sees of a data set: its parts, its shapes, and how its inputs were prepared."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
 from engine.data.preprocessing import Preprocessing
-
-
-class Rows(Protocol):
-    """What stands for an array of samples that is not in memory: a file that is mapped, or rows made on demand.
-
-    `nbytes` is what it takes in memory itself; the pages of a mapped file are the system's and not counted.
-    """
-
-    shape: tuple[int, ...]
-    dtype: np.dtype
-    nbytes: int
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, rows: int | slice | np.ndarray) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)
@@ -28,11 +13,12 @@ class Part:
     """Samples of one part, read-only.
 
     inputs: images uint8 (samples, height, width, channels), or tables float32 (samples, features), already scaled;
-    a contiguous array, or rows that are read or made when they are asked for.
+    a contiguous array, or what stands for one with `shape`, `dtype`, `len` and [rows]: a file that is mapped, or rows
+    that are made on demand. `nbytes` is what it takes in memory itself; the pages of a file are the system's.
     targets: class numbers int32 (samples,), or standardised values float32 (samples, 1).
     """
 
-    inputs: "np.ndarray | Rows"
+    inputs: Any
     targets: np.ndarray
 
     def __post_init__(self):

@@ -1,12 +1,8 @@
 """How raw inputs become what the network is fed, fitted on the train part alone and stored with the model."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
-
-from engine.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -49,20 +45,6 @@ class Preprocessing:
     target_mean: float = 0.0
     target_std: float = 1.0
     decimal_comma: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able values, for the model file."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "Preprocessing":
-        """The inverse of `to_dict`, also after a trip through JSON; InputError where the values do not fit."""
-        try:
-            values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-            columns = (Column(**{**each, "categories": tuple(each["categories"])}) for each in values["columns"])
-            return cls(**{**values, "columns": tuple(columns)})
-        except (TypeError, KeyError, AttributeError) as error:
-            raise InputError(f"the preprocessing stored with the model is damaged: {error}") from None
 
     def pixel_table(self, dtype: np.dtype) -> np.ndarray:
         """Normalised value of every pixel value, (channels, 256)."""

@@ -6,7 +6,7 @@ from engine.layers.base import Builder, Layer, LayerError, Pass, Saved, Tables
 from engine.layers.conv import Conv
 from engine.layers.linear import Flatten, Linear
 from engine.layers.norm import BatchNorm, LayerNorm
-from engine.layers.parameters import FlatParameters, FlatStatistics, Parameter
+from engine.layers.parameters import FlatParameters, FlatStatistics
 from engine.layers.pool import AveragePool, GlobalAverage, MaxPool
 from engine.layers.residual import Residual
 from engine.layers.whiten import Whiten
@@ -32,7 +32,4 @@ LAYERS: dict[str, type[Layer]] = {
     "cbam_positions": PositionAttention,
 }
 
-__all__ = [
-    "LAYERS", "Builder", "FlatParameters", "FlatStatistics", "Layer", "LayerError", "Parameter", "Pass", "Saved",
-    "Tables",
-]  # fmt: skip
+__all__ = ["LAYERS", "Builder", "FlatParameters", "FlatStatistics", "Layer", "LayerError", "Pass", "Saved", "Tables"]

@@ -8,7 +8,8 @@ import pytest
 from laboratory import memory
 from test_operations_products import STORAGE, compare, numbers
 
-from engine.layers import FlatParameters, Parameter
+from engine.layers import FlatParameters
+from engine.layers.parameters import Parameter
 from engine.losses import TOTALS, Loss, metrics
 from engine.ops import Operations
 from engine.ops.reference import update

@@ -5,6 +5,7 @@ from typing import Any
 from engine.ops import reference
 from engine.ops.cpu import kernels
 from engine.ops.cpu.convolution import convolve, convolve_input_gradient, convolve_weight_gradient
+from engine.ops.cpu.dropout import dropout
 from engine.ops.cpu.elementwise import add, converted, copy
 from engine.ops.cpu.normalization import batch_norm, batch_norm_backward, channel_statistics
 from engine.ops.cpu.pooling import max_pool, max_pool_backward

@@ -17,6 +17,7 @@ _NAMED = {
     "B": types.uint8[::1],
     "N": types.UniTuple(types.intp, 4),
     "T": types.UniTuple(types.float32, 9),
+    "U": types.UniTuple(types.uint64, 5),
     "i": types.intp,
     "f": types.float32,
     "b": types.boolean,
@@ -29,8 +30,8 @@ def kernel(*signatures: str) -> Callable[[Callable[..., Any]], Any]:
     """Declares a function as compiled, without Python's lock, and kept on disk.
 
     Each signature has a letter an argument: S is an array of the run's storage, F one of float32, D of float64, B of
-    bytes; N are four sizes, T nine numbers; i is a whole number, f one of float32, b a truth value. What only kernels
-    call has none.
+    bytes; N are four sizes, T nine numbers, U five whole ones of 64 bits; i is a whole number, f one of float32, b a
+    truth value. What only kernels call has none.
     """
 
     def declare(function: Callable[..., Any]) -> Any:

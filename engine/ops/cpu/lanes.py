@@ -60,30 +60,36 @@ def pointer(context, builder, array_type, array, index):
     return builder.gep(data, [index])
 
 
-def read_vector(builder, address, dtype):
-    """Eight neighbouring elements as float32."""
-    stored = VECTOR if dtype == types.float32 else _HALVES
-    loaded = builder.load(builder.bitcast(address, stored.as_pointer()))
-    loaded.align = dtype.bitwidth // 8
+def _masked(builder, name, result, kind, *arguments):
+    """LLVM's load or store of some lanes alone; the others of what is loaded are 0, and are not looked at in memory."""
+    vector = f"v{LANES}{'f32' if kind == VECTOR else 'f16'}"
+    signature = ir.FunctionType(result, [each.type for each in arguments])
+    function = f"llvm.masked.{name}.{vector}.p0{vector}"
+    return builder.call(cgutils.get_or_insert_function(builder.module, signature, function), arguments)
+
+
+def read_vector(builder, address, dtype, mask=None):
+    """Eight neighbouring elements as float32, or those in `mask` and zeros."""
+    kind, align = VECTOR if dtype == types.float32 else _HALVES, dtype.bitwidth // 8
+    place = builder.bitcast(address, kind.as_pointer())
+    if mask is None:
+        loaded = builder.load(place, align=align)
+    else:
+        align = ir.Constant(ir.IntType(32), align)
+        loaded = _masked(builder, "load", kind, kind, place, align, mask, ir.Constant(kind, None))
     return loaded if dtype == types.float32 else builder.fpext(loaded, VECTOR)
 
 
-def write_vector(builder, address, dtype, value) -> None:
+def write_vector(builder, address, dtype, value, mask=None) -> None:
     """Rounds to nearest even where the elements are float16."""
     if dtype != types.float32:
         value = builder.fptrunc(value, _HALVES)
-    builder.store(value, builder.bitcast(address, value.type.as_pointer())).align = dtype.bitwidth // 8
-
-
-def _read_one(builder, address, dtype):
-    stored = builder.load(address)
-    return stored if dtype == types.float32 else builder.fpext(builder.bitcast(stored, _HALF), _FLOAT)
-
-
-def _write_one(builder, address, dtype, value) -> None:
-    if dtype != types.float32:
-        value = builder.bitcast(builder.fptrunc(value, _HALF), ir.IntType(16))
-    builder.store(value, address)
+    place, align = builder.bitcast(address, value.type.as_pointer()), dtype.bitwidth // 8
+    if mask is None:
+        builder.store(value, place, align=align)
+    else:
+        align = ir.Constant(ir.IntType(32), align)
+        _masked(builder, "store", ir.VoidType(), value.type, value, place, align, mask)
 
 
 def vector_function(builder, name, arguments, vector=VECTOR):
@@ -124,39 +130,11 @@ def _fits(builder, index, end):
     return builder.icmp_signed("<=", builder.add(index, ir.Constant(index.type, LANES)), end)
 
 
-def _part_reader(module, dtype):
-    """A function that reads fewer than eight elements; out of line, since it runs once a pass and swells a loop."""
-    address = ir.IntType(dtype.bitwidth).as_pointer() if dtype != types.float32 else _FLOAT.as_pointer()
-    kind = ir.FunctionType(VECTOR, [address, _SIZE])
-    function = cgutils.get_or_insert_function(module, kind, f"fnwork_read_part_{dtype}")
-    if function.is_declaration:
-        builder = _body(function)
-        result = cgutils.alloca_once_value(builder, ir.Constant(VECTOR, None))
-        with cgutils.for_range(builder, function.args[1]) as loop:
-            one = _read_one(builder, builder.gep(function.args[0], [loop.index]), dtype)
-            builder.store(builder.insert_element(builder.load(result), one, loop.index), result)
-        builder.ret(builder.load(result))
-    return function
-
-
-def _part_writer(module, dtype):
-    """A function that writes fewer than eight elements."""
-    address = ir.IntType(dtype.bitwidth).as_pointer() if dtype != types.float32 else _FLOAT.as_pointer()
-    kind = ir.FunctionType(ir.VoidType(), [address, _SIZE, VECTOR])
-    function = cgutils.get_or_insert_function(module, kind, f"fnwork_write_part_{dtype}")
-    if function.is_declaration:
-        builder = _body(function)
-        with cgutils.for_range(builder, function.args[1]) as loop:
-            one = builder.extract_element(function.args[2], loop.index)
-            _write_one(builder, builder.gep(function.args[0], [loop.index]), dtype, one)
-        builder.ret_void()
-    return function
-
-
-def _body(function):
-    function.linkage = "internal"
-    function.attributes.add("noinline")
-    return ir.IRBuilder(function.append_basic_block())
+def _before(builder, index, end):
+    """The lanes that lie before `end`."""
+    sizes = ir.VectorType(_SIZE, LANES)
+    left = splat_vector(builder, builder.sub(end, index), sizes)
+    return builder.icmp_signed("<", ir.Constant(sizes, [*range(LANES)]), left)
 
 
 def _read_until(context, builder, array, held, index, end, inside):
@@ -167,8 +145,7 @@ def _read_until(context, builder, array, held, index, end, inside):
         with parts[0]:
             builder.store(read_vector(builder, address, array.dtype), result)
         with parts[1]:
-            reader = _part_reader(builder.module, array.dtype)
-            builder.store(builder.call(reader, [address, builder.sub(end, index)]), result)
+            builder.store(read_vector(builder, address, array.dtype, _before(builder, index, end)), result)
     return builder.load(result)
 
 
@@ -203,8 +180,7 @@ def store_until(typing, array, index, end, value):
             with whole:
                 write_vector(builder, address, array.dtype, value)
             with part:
-                writer = _part_writer(builder.module, array.dtype)
-                builder.call(writer, [address, builder.sub(end, index), value])
+                write_vector(builder, address, array.dtype, value, _before(builder, index, end))
 
     return types.void(array, types.intp, types.intp, lanes), emit
 
@@ -293,3 +269,11 @@ def unpack_pairs(builder, bits):
     """The lanes that pack_pairs packed."""
     shifted = builder.lshr(splat_vector(builder, bits, _SHORTS), _PAIRS)
     return builder.uitofp(builder.and_(shifted, ir.Constant(_SHORTS, [3] * LANES)), VECTOR)
+
+
+@_emitted(types.uint64, types.uint64, types.uint64)
+def high_product(builder, left, right):
+    """The upper half of the product of two whole numbers of 64 bits."""
+    wide = ir.IntType(128)
+    product = builder.mul(builder.zext(left, wide), builder.zext(right, wide))
+    return builder.trunc(builder.lshr(product, ir.Constant(wide, 64)), left.type)

@@ -1,6 +1,7 @@
 """CSV tables: columns typed, scaled by the train rows alone, and nothing turned into NaN in silence."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.data import Preprocessing
 from engine.errors import InputError
+from engine.state import State
+from fnwork import checkpoint
 from fnwork.datasets import DataSettings, csv_file, info, load
 from fnwork.datasets.table_set import features
 
@@ -262,10 +264,17 @@ def test_info_says_what_load_finds(table):
 
 def test_the_preprocessing_survives_the_model_file(table):
     preprocessing = load(table(csv_text(with_cell(2, 0, ""))), 0).preprocessing
-    assert Preprocessing.from_dict(json.loads(json.dumps(preprocessing.to_dict()))) == preprocessing
-    for damaged in ({}, {"columns": 3}, {**preprocessing.to_dict(), "more": 1}, {"columns": [{"name": "x"}]}):
+    written = json.loads(json.dumps(asdict(preprocessing)))
+    assert checkpoint.preprocessing(State({}, {"preprocessing": written})) == preprocessing
+    for damaged in (
+        {},
+        {"columns": 3},
+        {**written, "more": 1},
+        {"columns": [{"name": "x"}]},
+        {**written, "columns": [3]},
+    ):
         with pytest.raises(InputError, match="damaged"):
-            Preprocessing.from_dict(damaged)
+            checkpoint.preprocessing(State({}, {"preprocessing": damaged}))
 
 
 def test_new_rows_are_prepared_as_the_train_rows_were(table, tmp_path):
