@@ -117,19 +117,12 @@ def _run(request: _Request, plan: Plan | str) -> Forecast:
     shape_window(learner, plan, request.rows)
     forwards = [step.block for step in plan if step.action in ("save", "keep", "drop")]
     return Forecast(
-        peak=dict(memory.peak),
-        layers=_layers(learner, plan, request.rows),
-        timeline=tuple(memory.timeline),
-        parameters=learner.model.parameter_count,
-        reserved=memory.reserved + memory.outside,
-        plan=plan,
-        work=operations.flops / micro_batches,
-        calls=operations.calls / micro_batches,
-        batch_norm=learner.model.batch_norm,
-        kernels=request.kernels,
-        fallback=request.fallback,
+        peak=dict(memory.peak), layers=_layers(learner, plan, request.rows), timeline=tuple(memory.timeline),
+        parameters=learner.model.parameter_count, reserved=memory.reserved + memory.outside, plan=plan,
+        work=operations.flops / micro_batches, calls=operations.calls / micro_batches,
+        batch_norm=learner.model.batch_norm, kernels=request.kernels, fallback=request.fallback,
         recomputed_work=sum(once[block] for place, block in enumerate(forwards) if block in forwards[:place]),
-    )
+    )  # fmt: skip
 
 
 def plan_of(request: str, blocks: int) -> Plan:

@@ -97,17 +97,16 @@ class Learner:
     @on_device
     def update(self, lr: float, last_inputs: Array) -> Update:
         """Ends the window: unscale, clip, move the weights; or skip all of it when anything is not finite."""
-        gradient = self.model.flat.gradient
-        self.operations.square_sum(gradient, self._sums[TOTALS:])
+        self.operations.square_sum(self.model.flat.gradient, self._sums[TOTALS:])
         *totals, square = self._read_sums()
-        norm = sqrt(square) * self.scale.inverse if square >= 0 else nan
+        norm = sqrt(square) / self.scale.scale if square >= 0 else nan
         finite = isfinite(norm) and isfinite(totals[0])
         where, layer = ("", "") if finite else self._locate(last_inputs)
         if finite:
             clip = self.settings.clip_norm
-            factor = self.scale.inverse * (clip / norm if clip and norm > clip else 1.0)
+            factor = (clip / norm if clip and norm > clip else 1.0) / self.scale.scale
             if factor != 1.0:
-                self.operations.scale(gradient, factor)
+                self.operations.scale(self.model.flat.gradient, factor)
             self.optimizer.update(lr)
             self.average.update()
         before = self.scale.scale

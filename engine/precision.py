@@ -19,11 +19,6 @@ class LossScale:
     clean: int = 0
     skips: int = 0
 
-    @property
-    def inverse(self) -> float:
-        """What gradients are multiplied with: the reciprocal, in double precision."""
-        return 1.0 / self.scale
-
     def update(self, finite: bool) -> str:
         """Enters the outcome of one window; says why the scale moved, or ''."""
         if not finite:

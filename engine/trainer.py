@@ -35,7 +35,7 @@ from engine.ops import Operations, kernels_named
 from engine.precision import FLOOR
 from engine.progress import Progress
 from engine.schedule import learning_rate
-from engine.settings import NOISY_BATCH, Settings
+from engine.settings import Settings
 from engine.state import State
 
 MAX_SKIPS = 5  # windows in a row that may be skipped at the lowest loss scale before training stops
@@ -95,11 +95,6 @@ class Trainer:
         return self._learner.model.parameter_count
 
     @property
-    def epoch(self) -> int:
-        """The epoch that is running or comes next, from 1."""
-        return self._progress.epoch
-
-    @property
     def step(self) -> int:
         """Updates made so far."""
         return self._progress.step
@@ -112,8 +107,8 @@ class Trainer:
         """Trains from where the state stands. Ends with one "end" event; raises only for faults of this program."""
         self._began = time.monotonic()
         yield self._event("start", **self._description())
-        for message in self._warnings():
-            yield self._event("warning", message=message)
+        if self.forecast.fallback:
+            yield self._event("warning", message=_slower(self.forecast.fallback))
         try:
             if self._compilation and self.forecast.kernels == "cpu" and not self.settings.kernels:
                 yield from self._compile()
@@ -283,35 +278,16 @@ class Trainer:
             self.load_state(state)
             yield self._event("warning", message=_slower(failure))
 
-    def _warnings(self) -> Iterator[str]:
-        settings = self.settings
-        if self.forecast.fallback:
-            yield _slower(self.forecast.fallback)
-        if self._learner.model.batch_norm and settings.accumulate > 1 and settings.micro_batch < NOISY_BATCH:
-            yield (
-                f"batch norm sees {settings.micro_batch} samples at a time, although an update sees "
-                f"{settings.micro_batch * settings.accumulate}: below {NOISY_BATCH} its statistics are noisy. "
-                "Use a larger train.micro_batch with less train.accumulate, or layer_norm"
-            )
-
     def _description(self) -> dict[str, Any]:
         settings, data = self.settings, self.data
         return {
-            "parameters": self.parameter_count,
-            "device": self.device.name,
-            "device_why": self.device.why,
-            "operations": self.forecast.kernels,
-            "precision": settings.mode,
-            "train_samples": len(data.train),
-            "validation_samples": len(data.validation),
-            "test_samples": len(data.test) if data.test is not None else 0,
-            "epochs": settings.epochs,
-            "windows_per_epoch": self.windows_per_epoch,
-            "micro_batch": settings.micro_batch,
-            "accumulate": settings.accumulate,
-            "recompute": self.forecast.recomputed_work / self.forecast.work,
+            "parameters": self.parameter_count, "device": self.device.name, "device_why": self.device.why,
+            "operations": self.forecast.kernels, "precision": settings.mode, "train_samples": len(data.train),
+            "validation_samples": len(data.validation), "test_samples": len(data.test or ()), "epochs": settings.epochs,
+            "windows_per_epoch": self.windows_per_epoch, "micro_batch": settings.micro_batch,
+            "accumulate": settings.accumulate, "recompute": self.forecast.recomputed_work / self.forecast.work,
             "budget": settings.budget or self.device.total,
-        }
+        }  # fmt: skip
 
     def _memory_event(self) -> Event:
         process, budget = psutil.Process().memory_info().rss, self.settings.budget or self.device.total

@@ -20,6 +20,7 @@ from engine.errors import InputError, RunError
 from engine.forecast import Forecast
 from engine.forecast import forecast as engine_forecast
 from engine.model import InvalidLayer
+from engine.settings import NOISY_BATCH
 from engine.trainer import Settings, Trainer
 from fnwork import augmentation, datasets
 from fnwork import fit as fitting
@@ -62,6 +63,18 @@ def layers(spec: Spec) -> list[dict[str, Any]]:
     if spec.model.preset is None:
         return [dict(layer) for layer in spec.model.layers]
     return zoo.layers(spec.model.preset, dict(spec.model.options))
+
+
+def cautions(trainer: Trainer) -> list[str]:
+    """What the person should know before the run goes on."""
+    settings = trainer.settings
+    if not trainer.forecast.batch_norm or settings.accumulate == 1 or settings.micro_batch >= NOISY_BATCH:
+        return []
+    return [
+        f"batch norm sees {settings.micro_batch} samples at a time, although an update sees "
+        f"{settings.micro_batch * settings.accumulate}: below {NOISY_BATCH} its statistics are noisy. "
+        "Use a larger train.micro_batch with less train.accumulate, or layer_norm"
+    ]
 
 
 def trainer(spec: Spec, text: str, file: str, data_set: DataSet) -> Trainer:

@@ -245,7 +245,7 @@ class Run:
         self._epoch, self._step = values.get("epoch", self._epoch), values.get("step", self._step)
         self._tell({"kind": event.kind, "t": self._clock(), **values})
         if event.kind == "start":
-            for note in self._data.notes:
+            for note in (*self._data.notes, *prepare.cautions(self._trainer)):
                 self._tell({"kind": "warning", "t": self._clock(), "message": note})
         elif event.kind == "epoch":
             self._epochs_done = self._epoch

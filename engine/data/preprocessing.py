@@ -19,13 +19,6 @@ class Column:
     std: float = 1.0
     has_missing: bool = False
 
-    @property
-    def features(self) -> tuple[str, ...]:
-        """Names of the features it becomes."""
-        if self.categories:
-            return tuple(f"{self.name}={category or '(missing)'}" for category in self.categories)
-        return (self.name, f"{self.name} is missing") if self.has_missing else (self.name,)
-
 
 @dataclass(frozen=True)
 class Preprocessing:

@@ -63,7 +63,7 @@ class GlobalAverage(Layer):
         return image_shape("global_average", input_shape)[2:]
 
     def forward(self, x: Array, run: Pass, saved: Saved | None) -> Array:
-        return self.apply(run, run.operations.global_average, x)
+        return self.apply(run, run.operations.summarise, x)
 
     def backward(self, grad: Array, run: Pass, saved: Saved) -> Array | None:
         return self.apply_backward(run, run.operations.global_average_backward, grad)

@@ -45,6 +45,7 @@ class Operations:
         return bound
 
     def _call(self, operation: Operation, *arguments: Any, **options: Any) -> Any:
+        operation = operation.fitting(*arguments, **options)
         with self.memory.workspace(operation.workspace(*arguments, **options)) as work:
             return operation.compute(*arguments, work=work, **options)
 

@@ -17,12 +17,18 @@ PIECE_BYTES = 1 << 19  # scratch of one piece of an elementwise pass: stays in a
 @dataclass(frozen=True)
 class Operation:
     """`compute(*arguments, work=scratch)`; `workspace(*arguments)` says which scratch; `flops` counts the work for
-    the planner.
+    the planner. Arguments that are not as `when` says are for the operation `otherwise`.
     """
 
     compute: Callable[..., Any]
     workspace: Callable[..., Sequence[ArraySpec]]
     flops: Callable[..., float]
+    when: Callable[..., bool] | None = None
+    otherwise: "Operation | None" = None
+
+    def fitting(self, *arguments: Any, **options: Any) -> "Operation":
+        """The operation that takes these arguments: itself, or the other one."""
+        return self if self.when is None or self.when(*arguments, **options) else self.otherwise
 
 
 def operation(

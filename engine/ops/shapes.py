@@ -16,6 +16,7 @@ class ShapeOperations(Operations):
     calls = 0
 
     def _call(self, operation: Operation, *arguments: Any, **options: Any) -> None:
+        operation = operation.fitting(*arguments, **options)
         with self.memory.workspace(operation.workspace(*arguments, **options)):
             self.calls += 1
             self.flops += operation.flops(*arguments, **options)

@@ -29,6 +29,13 @@ _MOSTLY = 0.9
 _ROWS_TO_JUDGE = 10
 
 
+def names(column: Column) -> tuple[str, ...]:
+    """Names of the features that a column becomes."""
+    if column.categories:
+        return tuple(f"{column.name}={category or '(missing)'}" for category in column.categories)
+    return (column.name, f"{column.name} is missing") if column.has_missing else (column.name,)
+
+
 @dataclass(frozen=True)
 class Cells:
     """One column of a file as text, with what a message about a cell needs."""

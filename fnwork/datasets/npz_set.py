@@ -220,7 +220,7 @@ def _fit_table(file: Path, train: np.ndarray, classes: tuple[str, ...]) -> Prepr
     columns = tuple(column for column in fitted if column is not None)
     if not columns:
         raise InputError(f"{harmless(file)}: no column of x tells the train rows apart")
-    shape = (sum(len(column.features) for column in columns),)
+    shape = (sum(len(table_columns.names(column)) for column in columns),)
     return Preprocessing("classification", shape, classes, columns=columns)
 
 

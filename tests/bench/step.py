@@ -75,9 +75,10 @@ class TimedOperations(Operations):
 
     def _call(self, operation: Operation, *arguments: Any, **options: Any) -> Any:
         arrays = [each for each in (*arguments, *options.values()) if isinstance(each, np.ndarray)]
-        with self.memory.workspace(operation.workspace(*arguments, **options)) as work:
+        chosen = operation.fitting(*arguments, **options)
+        with self.memory.workspace(chosen.workspace(*arguments, **options)) as work:
             began = time.perf_counter()
-            result = operation.compute(*arguments, work=work, **options)
+            result = chosen.compute(*arguments, work=work, **options)
             seconds = time.perf_counter() - began
         name = next(name for name, bound in vars(self).items() if getattr(bound, "args", ()) == (operation,))
         shape = " ".join("x".join(map(str, array.shape)) for array in arrays[: 3 if "weight" in name else 2])
@@ -131,7 +132,9 @@ def without_kernels(workload: str, rounds: int, **options: str) -> float:
 
     kept = []
     for name, module in list(sys.modules.items()):
-        if name.startswith("engine.ops.cpu."):
+        if name.startswith("engine.ops.cpu.") and not name.endswith(
+            ".threads"
+        ):  # handing work over is what is measured
             kept += [(module, key, value) for key, value in vars(module).items() if isinstance(value, Dispatcher)]
     for module, key, _ in kept:
         setattr(module, key, lambda *arguments: None)

@@ -200,7 +200,7 @@ def test_average_pool(operations: Operations, dtype: str, shape: tuple[int, ...]
 def test_global_average(operations: Operations, dtype: str) -> None:
     x = numbers(dtype, 3, 4, 5, 2)
     out, dx = nothing((3, 2), dtype), nothing(x.shape, dtype)
-    operations.global_average(x, out)
+    operations.summarise(x, out)
     compare(out, x.astype(np.float64).mean(axis=(1, 2)), dtype)
     grad = numbers(dtype, 3, 2)
     operations.global_average_backward(grad, dx)
@@ -211,7 +211,7 @@ def test_global_average_of_large_half_precision_images(operations: Operations) -
     """The number of pixels, 65,536, and the sum are beyond half precision; the mean and its gradient are not."""
     x = np.full((1, 256, 256, 1), 2.0, np.float16)
     out = nothing((1, 1), "f2")
-    operations.global_average(x, out)
+    operations.summarise(x, out)
     assert out[0, 0] == 2.0
     operations.global_average_backward(np.full((1, 1), 4096.0, np.float16), x)
     np.testing.assert_array_equal(x, np.float16(0.0625))

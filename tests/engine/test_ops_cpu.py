@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
 from engine.memory import ArraySpec
 from engine.ops import cpu, reference
+from engine.ops.cpu import channels, elementwise, threads
 from engine.ops.operation import Operation
 from engine.ops.packing import packed_mask, packed_positions
 
 GUARD = 256  # bytes on either side of an array that no kernel may touch
 STORED = [np.float32, np.float16]
+
+
+@pytest.fixture(autouse=True)
+def small_arrays_have_two_threads(monkeypatch):
+    monkeypatch.setattr(channels, "LEAST", 1 << 10)
+    monkeypatch.setattr(elementwise, "LEAST", 1 << 10)
 
 
 def guarded(shape, dtype, values=None):
@@ -42,6 +51,7 @@ def run(operation, *arguments, **options):
     work = []
     specs = [ArraySpec(a.shape, a.dtype) if isinstance(a, np.ndarray) else a for a in arguments]
     shaped = {n: ArraySpec(o.shape, o.dtype) if isinstance(o, np.ndarray) else o for n, o in options.items()}
+    operation = operation.fitting(*specs, **shaped)
     for spec in operation.workspace(*specs, **shaped):
         array, held = guarded(spec.shape, spec.dtype)
         memory.append(held)
@@ -306,3 +316,26 @@ def test_double_precision_goes_to_the_reference(random):
 def test_every_operation_is_there():
     names = [name for name, value in vars(reference).items() if isinstance(value, Operation)]
     assert names and all(isinstance(getattr(cpu, name), Operation) for name in names)
+
+
+@pytest.mark.skipif(threads.THREADS < 2, reason="one core")
+def test_each_range_is_computed_once_whatever_happens_in_another():
+    """Also after a pause in which the threads went to sleep, and again after a failure."""
+    computed: list[tuple[int, int]] = []
+
+    def compute(first, last, total):
+        total[...] = last
+        computed.append((first, last))
+
+    def fail(first, last):
+        raise ValueError(f"from {first}")
+
+    ranges, totals = [(0, 3), (3, 5)], np.zeros((2, 1))
+    for pause in (0.0, 0.0, 0.05, 0.0):
+        time.sleep(pause)
+        computed.clear()
+        threads.in_parallel(compute, ranges, own=[totals])
+        assert sorted(computed) == ranges
+        np.testing.assert_array_equal(totals, [[3], [5]])
+        with pytest.raises(ValueError, match="from"):
+            threads.in_parallel(fail, ranges)

@@ -267,7 +267,7 @@ def test_what_the_reference_computes_on_a_card(random, stored):
     assert run(cuda, "read", x)[-1].tobytes() == x.tobytes()
     compare("average_pool", x, np.zeros((6, 2, 2, 8), stored), size=2, **loose)
     compare("average_pool_backward", normal(random, (6, 2, 2, 8), stored), np.ones_like(x), size=2, **loose)
-    compare("global_average", x, np.zeros((6, 8), stored), **loose)
+    compare("summarise", x, np.zeros((6, 8), stored), **loose)
     compare("global_average_backward", normal(random, (6, 8), stored), out, **loose)
     gamma, beta, gamma_grad, beta_grad = normal(random, (4, 8))
     rows, grad = normal(random, (30, 8), stored), normal(random, (30, 8), stored)

@@ -307,4 +307,4 @@ def test_weights_alone_can_be_loaded() -> None:
     target = trainer("images, augmented, in mixed precision", seed=9)
     target.load_weights(source.state().arrays)
     assert target.evaluate("test") == source.evaluate("test")
-    assert (target.epoch, target.step) == (1, 0)
+    assert target.step == 0

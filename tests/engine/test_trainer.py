@@ -204,21 +204,6 @@ def test_parts_that_do_not_go_together_are_refused(changes: dict, settings: dict
         Trainer(ROW_LAYERS, replace(table(16), **changes), Settings(**settings), "cpu")
 
 
-def test_small_micro_batches_of_batch_norm_are_warned_of() -> None:
-    layers = [{"type": "linear", "out": 8}, {"type": "batch_norm"}, {"type": "relu"}, {"type": "linear"}]
-    for tables, micro_batch, accumulate, warned in (
-        (layers, 4, 4, True),
-        (layers, 16, 1, False),
-        (layers, 32, 2, False),
-        (ROW_LAYERS, 4, 4, False),
-    ):
-        settings = Settings(epochs=1, micro_batch=micro_batch, accumulate=accumulate)
-        messages = of_kind(Trainer(tables, table(64), settings, "cpu").run(), "warning")
-        assert bool(messages) == warned
-        if warned:
-            assert "4 samples" in messages[0]["message"] and "16" in messages[0]["message"]
-
-
 def test_equal_seeds_give_equal_runs_and_others_do_not() -> None:
     losses = []
     for seed in (1, 1, 2):

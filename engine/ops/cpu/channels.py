@@ -23,10 +23,9 @@ from engine.ops.cpu.lanes import (
     store_until,
 )
 from engine.ops.cpu.storage import floats
-from engine.ops.cpu.threads import THREADS, Ranges, shares
+from engine.ops.cpu.threads import LEAST, THREADS, Ranges, shares
 
 BLOCK = 64  # periods summed in float32
-LEAST = 1 << 14  # elements that are worth a second thread
 
 
 def period(channels: int) -> int:

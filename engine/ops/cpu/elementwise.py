@@ -10,13 +10,13 @@ from engine.ops import reference
 from engine.ops.cpu.kernels import kernel
 from engine.ops.cpu.lanes import LANES, load_until, store_until
 from engine.ops.cpu.storage import compiled, flat, floats
-from engine.ops.cpu.threads import Ranges, in_parallel, shares
+from engine.ops.cpu.threads import LEAST, Ranges, in_parallel, shares
 from engine.ops.operation import Operation
 
 
 def ranges(array: Array) -> Ranges:
     """The elements of each thread."""
-    return shares(array.size, step=64, least=1 << 15)
+    return shares(array.size, step=64, least=LEAST)
 
 
 @kernel("SSii", "FFii", "SFii", "FSii")

@@ -14,6 +14,7 @@ if numba.config.DISABLE_JIT:
 _NAMED = {
     "F": types.float32[::1],
     "D": types.float64[::1],
+    "L": types.int64[::1],
     "B": types.uint8[::1],
     "N": types.UniTuple(types.intp, 4),
     "T": types.UniTuple(types.float32, 9),
@@ -29,9 +30,9 @@ _declared: list[tuple[Any, str]] = []
 def kernel(*signatures: str) -> Callable[[Callable[..., Any]], Any]:
     """Declares a function as compiled, without Python's lock, and kept on disk.
 
-    Each signature has a letter an argument: S is an array of the run's storage, F one of float32, D of float64, B of
-    bytes; N are four sizes, T nine numbers, U five whole ones of 64 bits; i is a whole number, f one of float32, b a
-    truth value. What only kernels call has none.
+    Each signature has a letter an argument: S is an array of the run's storage, F one of float32, D of float64, L of
+    int64, B of bytes; N are four sizes, T nine numbers, U five whole ones of 64 bits; i is a whole number, f one of
+    float32, b a truth value. What only kernels call has none.
     """
 
     def declare(function: Callable[..., Any]) -> Any:

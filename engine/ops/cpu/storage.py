@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numba.core.registry import cpu_target
 
-from engine.memory import Array, ArraySpec, Scratch
+from engine.memory import Array, ArraySpec
 from engine.ops.operation import Operation
 
 NOTHING = np.zeros(0, np.float32)
@@ -36,16 +36,7 @@ def compiled(
 ) -> Callable[[Callable[..., None]], Operation]:
     """Declares the fast form of an operation of the reference, which does what lies beyond `when`."""
 
-    def declare(compute: Callable[..., None]) -> Operation:
-        def either(*arguments: Any, work: Scratch, **options: Any) -> None:
-            (compute if when(*arguments, **options) else like.compute)(*arguments, work=work, **options)
-
-        def either_workspace(*arguments: Any, **options: Any) -> Sequence[ArraySpec]:
-            return (workspace if when(*arguments, **options) else like.workspace)(*arguments, **options)
-
-        return Operation(either, either_workspace, like.flops)
-
-    return declare
+    return lambda compute: Operation(compute, workspace, like.flops, when, like)
 
 
 def floats(*shape: int) -> ArraySpec:

@@ -20,7 +20,6 @@ from engine.ops.reference.normalization import (
 from engine.ops.reference.pooling import (
     average_pool,
     average_pool_backward,
-    global_average,
     global_average_backward,
     max_pool,
     max_pool_backward,

@@ -119,12 +119,6 @@ def average_pool_backward(grad: Array, out: Array, *, size: int, work: Scratch) 
 
 
 @operation()
-def global_average(x: Array, out: Array, *, work: Scratch) -> None:
-    """out (N, C) = the mean over height and width."""
-    out[...] = x.sum(axis=(1, 2), dtype=compute_dtype(x)) / (x.shape[1] * x.shape[2])
-
-
-@operation()
 def global_average_backward(grad: Array, out: Array, *, work: Scratch) -> None:
     """out (N, H, W, C) = grad / (H * W) everywhere."""
     share = grad * compute_dtype(grad).type(1.0 / (out.shape[1] * out.shape[2]))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engine.errors import InputError
 from engine.state import State
 from fnwork import checkpoint
-from fnwork.datasets import DataSettings, csv_file, info, load
+from fnwork.datasets import DataSettings, columns, csv_file, info, load
 from fnwork.datasets.table_set import features
 
 # Ten rows; y = 10 * size, and the colours take turns.
@@ -48,7 +48,7 @@ def all_inputs(data):
 
 def feature_names(data):
     """Of a table's inputs, in the order of the columns."""
-    return tuple(feature for column in data.preprocessing.columns for feature in column.features)
+    return tuple(feature for column in data.preprocessing.columns for feature in columns.names(column))
 
 
 def all_targets(data):

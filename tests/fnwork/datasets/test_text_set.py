@@ -5,7 +5,7 @@ import pytest
 
 from engine.data import Loader, Slot
 from engine.errors import InputError
-from fnwork.datasets import DataSettings, info, load, text_set
+from fnwork.datasets import DataSettings, columns, info, load, text_set
 from fnwork.datasets.text_set import CONTEXT
 
 TEXT = "the quick brown fox jumps over the lazy dog. " * 10
@@ -60,7 +60,7 @@ def test_batches_are_made_of_windows(path, dtype):
 
 def test_every_place_is_a_column_of_categories(path):
     preprocessing = load(settings(path), 0).preprocessing
-    assert sum(len(column.features) for column in preprocessing.columns) == preprocessing.input_shape[0]
+    assert sum(len(columns.names(column)) for column in preprocessing.columns) == preprocessing.input_shape[0]
     assert [column.name for column in preprocessing.columns][:: CONTEXT - 1] == ["character -16", "character -1"]
     assert all(column.categories == preprocessing.classes for column in preprocessing.columns)
 
