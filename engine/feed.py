@@ -74,7 +74,7 @@ class Feed:
         begin = partial(loader.batches, epoch, start)
         if self._copies is None:
             return begin()
-        self._copies.finish()
+        self._copies.stream.synchronize()  # a copy may be left over from batches that were given up
         return begin() if isinstance(loader, CardPart) else self._copies.ahead(begin)
 
 
@@ -86,12 +86,8 @@ class _Copies:
 
     def __init__(self, card: Card, arrays: Sequence[tuple[Array, Array]]) -> None:
         self._card, self._arrays, cuda = card, arrays, card.cupy.cuda
-        self._stream, self._read = cuda.Stream(non_blocking=True), [cuda.Event(disable_timing=True) for _ in arrays]
+        self.stream, self._read = cuda.Stream(non_blocking=True), [cuda.Event(disable_timing=True) for _ in arrays]
         self.slots = [Slot(*map(card.pinned, pair)) for pair in arrays]
-
-    def finish(self) -> None:
-        """Waits for a copy that is left over."""
-        self._stream.synchronize()
 
     def ahead(self, begin: Callable[[], Iterator[Batch]]) -> Iterator[Batch]:
         """The batches of a loader that begins now, each on the card when it is handed out.
@@ -105,13 +101,13 @@ class _Copies:
                 yield ready
                 with self._card.current():
                     self._read[(number - 1) % 2].record()
-            self._stream.synchronize()
+            self.stream.synchronize()
             ready = following
 
     def _send(self, batch: Batch, slot: int) -> Batch:
         """Begins to copy into a slot, once the work on what lay in it before is done."""
-        self._stream.wait_event(self._read[slot])
+        self.stream.wait_event(self._read[slot])
         inputs, targets = (array[: batch.count] for array in self._arrays[slot])
-        inputs.set(batch.inputs, stream=self._stream)
-        targets.set(batch.targets, stream=self._stream)
+        inputs.set(batch.inputs, stream=self.stream)
+        targets.set(batch.targets, stream=self.stream)
         return replace(batch, inputs=inputs, targets=targets)

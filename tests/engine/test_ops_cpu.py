@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import numpy as np
@@ -339,3 +340,25 @@ def test_each_range_is_computed_once_whatever_happens_in_another():
         np.testing.assert_array_equal(totals, [[3], [5]])
         with pytest.raises(ValueError, match="from"):
             threads.in_parallel(fail, ranges)
+
+
+@pytest.mark.skipif(threads.THREADS < 2, reason="one core")
+def test_two_callers_do_not_get_into_each_others_way():
+    wrong: list[tuple[int, float]] = []
+
+    def caller(number: int) -> None:
+        def compute(first, last, total):
+            total[...] = number + first
+
+        totals = np.zeros((2, 1))
+        for _ in range(300):
+            threads.in_parallel(compute, [(0, 3), (3, 5)], own=[totals])
+            if totals.tolist() != [[number], [number + 3]]:
+                wrong.append((number, totals.sum()))
+
+    callers = [threading.Thread(target=caller, args=(number,)) for number in (0, 1000)]
+    for each in callers:
+        each.start()
+    for each in callers:
+        each.join()
+    assert not wrong

@@ -17,6 +17,7 @@ LANES = 8
 _FLOAT = ir.FloatType()
 _HALF = ir.HalfType()
 _BYTE = ir.IntType(8)
+_INT = ir.IntType(32)
 _SIZE = ir.IntType(types.intp.bitwidth)
 VECTOR = ir.VectorType(_FLOAT, LANES)
 _HALVES = ir.VectorType(_HALF, LANES)
@@ -75,8 +76,7 @@ def read_vector(builder, address, dtype, mask=None):
     if mask is None:
         loaded = builder.load(place, align=align)
     else:
-        align = ir.Constant(ir.IntType(32), align)
-        loaded = _masked(builder, "load", kind, kind, place, align, mask, ir.Constant(kind, None))
+        loaded = _masked(builder, "load", kind, kind, place, ir.Constant(_INT, align), mask, ir.Constant(kind, None))
     return loaded if dtype == types.float32 else builder.fpext(loaded, VECTOR)
 
 
@@ -88,8 +88,7 @@ def write_vector(builder, address, dtype, value, mask=None) -> None:
     if mask is None:
         builder.store(value, place, align=align)
     else:
-        align = ir.Constant(ir.IntType(32), align)
-        _masked(builder, "store", ir.VoidType(), value.type, value, place, align, mask)
+        _masked(builder, "store", ir.VoidType(), value.type, value, place, ir.Constant(_INT, align), mask)
 
 
 def vector_function(builder, name, arguments, vector=VECTOR):
@@ -100,8 +99,8 @@ def vector_function(builder, name, arguments, vector=VECTOR):
 
 def splat_vector(builder, scalar, kind=VECTOR):
     """The same number in every lane."""
-    first = builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.Constant(ir.IntType(32), 0))
-    zeros = ir.Constant(ir.VectorType(ir.IntType(32), kind.count), [0] * kind.count)
+    first = builder.insert_element(ir.Constant(kind, ir.Undefined), scalar, ir.Constant(_INT, 0))
+    zeros = ir.Constant(ir.VectorType(_INT, kind.count), [0] * kind.count)
     return builder.shuffle_vector(first, ir.Constant(kind, ir.Undefined), zeros)
 
 
@@ -220,7 +219,7 @@ def positive_part(builder, value):
 def positive_bits(builder, value):
     """A byte with a bit for each lane above 0, the first lane in the highest bit as numpy.packbits has it."""
     flags = builder.fcmp_ordered(">", value, _NOUGHTS)
-    order = ir.Constant(ir.VectorType(ir.IntType(32), LANES), list(reversed(range(LANES))))
+    order = ir.Constant(ir.VectorType(_INT, LANES), list(reversed(range(LANES))))
     return builder.bitcast(builder.shuffle_vector(flags, flags, order), _BYTE)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import count
 from queue import SimpleQueue
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from engine.ops.cpu.lanes import pointer
 THREADS = thread_count()
 LEAST = 1 << 17  # elements of a pass over memory that are worth a second thread
 LOOKS = 1 << 18  # about a tenth of a millisecond
+_busy = Lock()  # the workers belong to one caller at a time
 
 Ranges = list[tuple[int, int]]
 
@@ -87,14 +88,15 @@ def in_parallel(function: Callable[..., None], ranges: Ranges, *arguments: Any, 
     def compute(part: int) -> None:
         function(*arguments, *ranges[part], *(array[part].reshape(-1) for array in own))
 
-    others = _workers()[: len(ranges) - 1]
-    for part, worker in enumerate(others, start=1):
-        worker.give(compute, part)
-    try:
-        compute(0)
-    finally:
-        for worker in others:
-            worker.wait()
+    with _busy:
+        others = _workers()[: len(ranges) - 1]
+        for part, worker in enumerate(others, start=1):
+            worker.give(compute, part)
+        try:
+            compute(0)
+        finally:
+            for worker in others:
+                worker.wait()
 
 
 def shares(count: int, step: int = 1, least: int = 1) -> Ranges:
