@@ -91,7 +91,7 @@ def write_vector(builder, address, dtype, value, mask=None) -> None:
         _masked(builder, "store", ir.VoidType(), value.type, value, place, ir.Constant(_INT, align), mask)
 
 
-def vector_function(builder, name, arguments, vector=VECTOR):
+def vector_function(builder, name, arguments, vector):
     """One of LLVM's own functions on vectors of float32."""
     kind = ir.FunctionType(vector, [vector] * arguments)
     return cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}.v{vector.count}f32")
@@ -240,7 +240,8 @@ def keep_bits(builder, value, bits):
 @_emitted(lanes, lanes, lanes)
 def maximum(builder, left, right):
     """The larger of each lane; NaN wins."""
-    return builder.call(vector_function(builder, "maximum", 2), (left, right))
+    wins = builder.or_(builder.fcmp_ordered(">", left, right), builder.fcmp_unordered("uno", left, left))
+    return builder.select(wins, left, right)
 
 
 @_emitted(lanes, lanes, lanes)
