@@ -145,8 +145,8 @@ def _make_layers(tables: Tables, input_shape: Shape, builder: Builder, keep_fp32
             shape = layer.place(builder, name, shape, input_dtype, dtype)
             layers.append(layer)
         if shape != (builder.outputs,):
-            needed = f"the task needs ({builder.outputs},): end with a linear layer"
-            raise LayerError(f"the network ends in {shape}, {needed}")
+            advice = "the last layer is to give so many" if len(shape) == 1 else "end with a linear layer"
+            raise LayerError(f"the network ends in {shape}, the task needs ({builder.outputs},): {advice}")
     except LayerError as error:
         raise InvalidLayer(index, str(error)) from None
     if not builder.parameters:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
-from math import ceil
+from math import ceil, inf
 from typing import Any
 
 import numpy as np
@@ -145,7 +145,7 @@ class Trainer:
         """The windows of the epoch that are left."""
         settings, progress, learner, feed = self.settings, self._progress, self._learner, self._feed
         batches = feed.training(progress.epoch, progress.micro)
-        last_memory = time.monotonic()
+        last_memory = -inf
         while progress.micro * settings.micro_batch < len(self.data.train):
             if feed.interrupted:
                 batches = feed.training(progress.epoch, progress.micro)

@@ -17,6 +17,7 @@ from fnwork.text import harmless
 
 MOST_INPUTS = 256
 MOST_BYTES = 1 << 26
+_MOST_LINES = 5  # in a message
 
 # How the columns are named of a model that was trained on an array, and of one that was trained on a text.
 _NUMBERED = re.compile(r"x\d+")
@@ -93,6 +94,8 @@ class Inputs:
             raise InputError(f"{harmless(file)}: the model was trained on a table, so a .csv file is expected")
         table = csv_file.read(file)
         values, notes = table_set.features(self._preprocessing, table)
+        if table.blank:
+            notes = (*notes, f"lines without any value are left out: {_some(table.blank)}")
         self.notes |= dict.fromkeys(f"{file}: {note}" for note in notes)
         return Piece(values, [f"{file}:{line}" for line in table.lines])
 
@@ -147,3 +150,8 @@ def pictures_in(folder: Path) -> list[Path]:
         files = (Path(place, name) for name in sorted(names) if not name.startswith("."))
         found += [file for file in files if file.suffix.lower() in picture.suffixes()]
     return found
+
+
+def _some(lines: Sequence[int]) -> str:
+    """The first few numbers."""
+    return ", ".join(map(str, lines[:_MOST_LINES])) + (" and more" if len(lines) > _MOST_LINES else "")

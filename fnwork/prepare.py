@@ -36,6 +36,10 @@ from fnwork.text import size
 
 USED, VERSIONS = "used", "versions"  # the tables of resolved.toml that are not of the spec
 
+FEW_SAMPLES = 8  # of which batch norm makes statistics that are noise, whoever asked for them
+MOST_NAMED = 5  # classes in a message
+MANY_CLASSES = 50  # of which a small part is bound to lack some
+
 
 def data_settings(spec: Spec, base_folder: Path) -> DataSettings:
     """The `[data]` table for the engine; a relative path starts at `base_folder`, the spec file's folder."""
@@ -65,16 +69,26 @@ def layers(spec: Spec) -> list[dict[str, Any]]:
     return zoo.layers(spec.model.preset, dict(spec.model.options))
 
 
-def cautions(trainer: Trainer) -> list[str]:
+def cautions(trainer: Trainer) -> Iterator[str]:
     """What the person should know before the run goes on."""
-    settings = trainer.settings
-    if not trainer.forecast.batch_norm or settings.accumulate == 1 or settings.micro_batch >= NOISY_BATCH:
-        return []
-    return [
-        f"batch norm sees {settings.micro_batch} samples at a time, although an update sees "
-        f"{settings.micro_batch * settings.accumulate}: below {NOISY_BATCH} its statistics are noisy. "
-        "Use a larger train.micro_batch with less train.accumulate, or layer_norm"
-    ]
+    settings, data = trainer.settings, trainer.data
+    seen, effective = settings.micro_batch, settings.micro_batch * settings.accumulate
+    if trainer.forecast.batch_norm and (seen < FEW_SAMPLES or (seen < NOISY_BATCH and settings.accumulate > 1)):
+        beside = f", although an update sees {effective:,}" if settings.accumulate > 1 else ""
+        yield (
+            f"batch norm sees {seen} sample{'s' * (seen > 1)} at a time{beside}: below {NOISY_BATCH} its statistics "
+            "are noisy. Use a larger train.micro_batch with less train.accumulate, or layer_norm"
+        )
+    if effective > len(data.train):
+        yield f"an update is to see {effective:,} samples, but there are {len(data.train):,}: each epoch is one update"
+    parts = {"train": data.train}
+    if len(data.classes) <= MANY_CLASSES:
+        parts |= {"validation": data.validation, "test": data.test}
+    for name, part in parts.items() if data.classes else ():
+        counts = np.bincount(part.targets, minlength=len(data.classes)) if part else np.ones(len(data.classes))
+        if missing := [repr(label) for label, count in zip(data.classes, counts, strict=True) if not count]:
+            more = f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
+            yield f"the {name} part has no sample of {', '.join(missing[:MOST_NAMED])}{more}"
 
 
 def trainer(spec: Spec, text: str, file: str, data_set: DataSet) -> Trainer:

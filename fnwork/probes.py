@@ -27,6 +27,7 @@ from engine.memory import Memory
 from engine.ops import Operations, from_host, kernels_named, to_host
 from fnwork import cards
 from fnwork.cards import Driver
+from fnwork.compiling import HOME
 from fnwork.doctor import Compiled, Findings, Folder, Terminal, Trial, Wheel
 
 _PRODUCT = (
@@ -45,8 +46,9 @@ TESTS = {  # each is a program of its own, since a driver that is ill may well e
 }
 LIMIT = 120.0  # seconds of one program; compiling kernels for the first time takes many of them
 _NUMBA = (
-    "import json, engine.ops.cpu; from engine.ops.cpu.kernels import needed; found = needed('fp32') + needed('mixed'); "
-    "print(json.dumps([all(each.is_kept for each in found), str(found[0].function.stats.cache_path)]))"
+    "import json, engine.ops.cpu; from engine.ops.cpu.kernels import needed; "
+    "kept = [all(each.is_kept for each in needed(mode)) for mode in ('fp32', 'mixed')]; "
+    "print(json.dumps([any(kept), str(needed('fp32')[0].function.stats.cache_path)]))"
 )
 _CUDA_LIBRARY = re.compile(r"nvidia-(cuda-(nvrtc|runtime)|cublas|cudnn)|cuda-toolkit", re.IGNORECASE)
 
@@ -57,8 +59,9 @@ def run_program(program: str, environment: Mapping[str, str], limit: float) -> t
     """Whether a Python program ended well within `limit` seconds, and what it printed, or wrote of its failure."""
     try:
         done = subprocess.run(
-            [sys.executable, "-c", program], env=environment, timeout=limit, capture_output=True, text=True, check=False
-        )
+            [sys.executable, "-c", program],
+            env=environment, timeout=limit, capture_output=True, text=True, check=False, cwd=HOME,
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         return False, f"no answer within {limit:.0f} s"
     if done.returncode and not done.stderr.strip():

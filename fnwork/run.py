@@ -124,7 +124,8 @@ class Run:
         if state not in _RESUMABLE:
             raise InputError(f"{name} is {state} in process {reader.status().get('pid')}; it needs no resume")
         if not (folder / LAST).is_file():
-            raise InputError(f"{name} has no {LAST}: it ended before its first checkpoint, so start it anew")
+            left = f"; {BEST} is still there for predict, test and export" if (folder / BEST).is_file() else ""
+            raise InputError(f"{name} has no {LAST}, so it cannot go on: start it anew{left}")
         resolved = reader.resolved()
         spec = prepare.spec_of(resolved, str(folder / "resolved.toml"))
         try:
@@ -137,7 +138,10 @@ class Run:
         data_set = datasets.load(wanted, spec.seed, progress)
         if data_set.fingerprint != resolved.get(prepare.USED, {}).get("data_fingerprint"):
             where = f" in {harmless(wanted.path)}" if wanted.path else ""
-            raise InputError(f"{name}: the data{where} changed since the run began, so it cannot go on exactly")
+            raise InputError(
+                f"{name}: the data{where} changed since the run began, so it cannot go on exactly: "
+                "bring them back, or start a new run"
+            )
         trainer = prepare.trainer(spec, reader.spec_text(), name, data_set)
         trainer.load_state(kept)
         missing = {

@@ -370,6 +370,8 @@ def _wrong_value(location: KeyPath, value: Any) -> str:
     message = f"expected {expected}, got {shown(value)}"
     if isinstance(value, float) and field.annotation is int and value.is_integer() and abs(value) < 1e15:
         return f"{message}; write {int(value)}"
+    if field.annotation is str and isinstance(value, int | float):
+        return f"{message}; a text stands in quotes: '\"{shown(value)}\"'"
     if isinstance(value, str):
         if field.annotation in (int, float) and re.fullmatch(r"[-+]?[\d_.]+(e[-+]?\d+)?", value.strip(), re.IGNORECASE):
             return f"{message}; write it without quotes"

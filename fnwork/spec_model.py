@@ -126,8 +126,10 @@ def check_preset(preset: str, options: Mapping[str, Any]) -> Iterator[Finding]:
     place: KeyPath = ("model", "options")
     faults = list(_check_arguments(options, arguments_of(PRESETS[preset]), place, f"the preset {preset}"))
     for key, value in options.items():
-        if not faults and isinstance(value, int | float) and value < 0:
-            faults.append(((*place, key), False, f"expected a number from 0, got {shown(value)}"))
+        least_is_0 = key in ("dropout", "depth")
+        if not faults and isinstance(value, int | float) and not (value > 0 or (least_is_0 and value == 0)):
+            least = "from" if least_is_0 else "above"
+            faults.append(((*place, key), False, f"expected a number {least} 0, got {shown(value)}"))
     yield from faults
     if not faults:
         for _, _, message in check_layers(PRESETS[preset](**options)):

@@ -73,6 +73,8 @@ def _info(arguments: Namespace) -> int:
 def _of_spec(arguments: Namespace, reading: Reading) -> DataSet:
     from fnwork import prepare, spec
 
+    if arguments.path:
+        raise InputError("--path goes with the name of a data set; a spec says itself where its data lie (data.path)")
     arguments.spec = arguments.name
     try:
         path = spec_file(arguments)

@@ -21,6 +21,7 @@ from fnwork.text import harmless
 
 _SHOW_CURSOR = "\x1b[?25h"
 _STOP_SECONDS = 60.0
+_ENDING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")  # of which a system has some
 
 
 def run(arguments: Namespace) -> int:
@@ -83,7 +84,9 @@ def _whose_reader_may_leave() -> Iterator[None]:
 
 @contextmanager
 def stopping_on_interrupt(owned, note: Callable[[str], None]) -> Iterator[None]:
-    """Ctrl-C once saves and stops; twice ends the process at once. A request to terminate counts the same."""
+    """Ctrl-C once saves and stops; twice ends the process at once. A request to terminate counts the same, and so does
+    a terminal that goes away.
+    """
     asked = threading.Event()
 
     def on_signal(number: int, frame: object) -> None:
@@ -96,7 +99,9 @@ def stopping_on_interrupt(owned, note: Callable[[str], None]) -> Iterator[None]:
         # In a thread, because a handler may interrupt the very lock that a request needs.
         threading.Thread(target=lambda: (owned.stop(), note("saving and stopping; Ctrl-C again ends at once"))).start()
 
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [getattr(signal, name) for name in _ENDING if hasattr(signal, name)]
+    met = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]  # as nohup has it ignored
+    before = {number: signal.signal(number, on_signal) for number in met}
     try:
         yield
     finally:

@@ -17,12 +17,16 @@ _ROWS_TO_SNIFF = 20
 
 @dataclass(frozen=True)
 class Table:
-    """The cells of a CSV file by column name, stripped of blanks, and the line of the file on which each row begins."""
+    """The cells of a CSV file by column name, stripped of blanks, and the line of the file on which each row begins.
+
+    `blank`: the lines that have separators alone, which are no rows.
+    """
 
     file: str
     columns: dict[str, tuple[str, ...]]
     lines: tuple[int, ...]
     digest: str
+    blank: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -43,8 +47,11 @@ def read(path: Path) -> Table:
     rows = _rows(path, text, separator)
     _, header = next(rows, (1, []))
     names = _names(path, header)
-    lines, cells = [], []
+    lines, cells, blank = [], [], []
     for line, row in rows:
+        if not any(cell.strip() for cell in row):
+            blank.append(line)
+            continue
         if len(row) != len(names):
             raise InputError(
                 f"{path}, line {line}: {len(row)} values, but the header names {len(names)} columns "
@@ -55,7 +62,7 @@ def read(path: Path) -> Table:
     if not cells:
         raise InputError(f"{path}: there are no rows below the header")
     columns = dict(zip(names, zip(*cells, strict=True), strict=True))
-    return Table(str(path), columns, tuple(lines), hashlib.sha256(data).hexdigest())
+    return Table(str(path), columns, tuple(lines), hashlib.sha256(data).hexdigest(), tuple(blank))
 
 
 def _decoded(path: Path, data: bytes) -> str:
@@ -69,7 +76,7 @@ def _decoded(path: Path, data: bytes) -> str:
 
 
 def _rows(path: Path, text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows that are not blank, each with the line it begins on."""
+    """The rows of lines that are not empty, each with the line it begins on."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
     while True:
         line = reader.line_num + 1
@@ -79,7 +86,7 @@ def _rows(path: Path, text: str, separator: str) -> Iterator[tuple[int, list[str
             return
         except csv.Error as error:
             raise InputError(f"{path}, line {line}: this is not well-formed CSV: {error}") from None
-        if any(cell.strip() for cell in row):
+        if len(row) > 1 or any(cell.strip() for cell in row):
             yield line, row
 
 

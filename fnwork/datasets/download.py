@@ -162,8 +162,11 @@ def _fetch(url: str, part: Path, file: File, progress: Progress) -> str:
 
 
 def _append(url: str, part: Path, begin: int, file: File, progress: Progress) -> tuple[str, bool]:
-    """One request: what went wrong, and whether it was cut off, so that asking again may help. It starts anew where
-    the server does not know how to go on."""
+    """One request: what went wrong, and whether it was cut off, so that asking again may help.
+
+    It starts anew where the server does not know how to go on; what was kept stays until there is more than that.
+    """
+    shorter = f"the file there is another one: it is shorter than {file.size:,} bytes"
     headers = {"User-Agent": "fnwork"} | ({"Range": f"bytes={begin}-"} if begin else {})
     try:
         answer = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=_SECONDS)
@@ -171,7 +174,7 @@ def _append(url: str, part: Path, begin: int, file: File, progress: Progress) ->
         error.close()
         if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             part.unlink()
-            return f"the file there is another one: it is shorter than {file.size:,} bytes", False
+            return shorter, False
         return f"{error.code} {error.reason}", False
     except urllib.error.URLError as error:
         return f"no answer: {getattr(error.reason, 'strerror', None) or error.reason}", False
@@ -181,7 +184,8 @@ def _append(url: str, part: Path, begin: int, file: File, progress: Progress) ->
         goes_on = answer.status == HTTPStatus.PARTIAL_CONTENT and answer.headers.get("Content-Range", "").startswith(
             f"bytes {begin}-"
         )
-        with part.open("ab" if goes_on else "wb") as out:
+        target = part if goes_on or not begin else part.with_name(f"{part.name}.anew")
+        with target.open("ab" if goes_on else "wb") as out:
             done = out.tell()
             while done <= file.size:
                 try:
@@ -193,6 +197,11 @@ def _append(url: str, part: Path, begin: int, file: File, progress: Progress) ->
                 out.write(piece)
                 done += len(piece)
                 progress(file.name, done, file.size)
+    if answer.length == 0 and done < file.size:  # nothing was cut off: all that was announced has come
+        target.unlink()
+        return shorter, False
+    if target != part:
+        os.replace(target, part) if done > begin else target.unlink()
     return f"cut off after {done:,} of {file.size:,} bytes", True
 
 

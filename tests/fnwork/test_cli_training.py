@@ -221,9 +221,11 @@ def test_a_failed_run_ends_with_1_and_says_why(small, capsys, monkeypatch):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C reaches a whole console there")
-def test_ctrl_c_saves_and_stops_with_130_and_the_run_can_be_resumed(small, capsys):
+@pytest.mark.parametrize("name", ["SIGINT", "SIGHUP"])
+def test_ctrl_c_saves_and_stops_with_130_and_the_run_can_be_resumed(small, capsys, name):
+    """And so does a terminal that goes away."""
     process, folder = started("run", small, *ENDLESS)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(getattr(signal, name))
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "stopped" in out.splitlines()[-1]
@@ -235,8 +237,8 @@ def test_ctrl_c_saves_and_stops_with_130_and_the_run_can_be_resumed(small, capsy
     process, again = started("resume", folder.name)
     assert again == folder
     assert main(["stop", folder.name]) == 0
-    process.communicate(timeout=60)
-    assert process.returncode == 130
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130 and " 0 B" not in out
     steps = [event["step"] for event in RunReader(folder).events() if event["kind"] == "step"]
     assert steps == list(range(1, len(steps) + 1))
 

@@ -19,7 +19,9 @@ OTHER = b"<html>log in to this network first</html>"
 
 
 class Server(ThreadingHTTPServer):
-    """`files` by path; `cuts`: after how many bytes each of the next answers ends; `ranges`: whether it can go on."""
+    """`files` by path; `cuts`: after how many bytes each of the next answers ends; `ranges`: whether it can
+    go on; `lengths`: whether it says how much will come.
+    """
 
     daemon_threads = False  # closing waits for the answers that are being given
 
@@ -27,7 +29,7 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.files: dict[str, bytes] = {}
         self.cuts: list[int] = []
-        self.ranges = True
+        self.ranges = self.lengths = True
         self.asked: list[tuple[str, str | None]] = []
 
     @property
@@ -50,7 +52,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(206 if begin else 200)
         if begin:
             self.send_header("Content-Range", f"bytes {begin}-{len(content) - 1}/{len(content)}")
-        self.send_header("Content-Length", str(len(content) - begin))
+        if server.lengths:
+            self.send_header("Content-Length", str(len(content) - begin))
         self.end_headers()
         end = begin + server.cuts.pop(0) if server.cuts else len(content)
         self.wfile.write(content[begin:end])
@@ -160,8 +163,23 @@ def test_what_is_kept_of_another_file_does_not_spoil_the_next_attempt(server):
 def test_a_page_in_the_files_place_is_refused(server):
     server.files["data.bin"] = OTHER
     assert "shorter than 300,000 bytes" in refused(server)
+    assert names(cache.downloaded("mnist")) == []
     server.ranges = False
-    assert f"cut off after {len(OTHER)} of 300,000 bytes" in refused(server)
+    assert "shorter than 300,000 bytes" in refused(server)
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["its length told", "or not"])
+@pytest.mark.parametrize("page", [OTHER, b""], ids=["page", "nothing"])
+def test_a_page_in_the_files_place_takes_nothing_of_what_is_kept(server, page, told):
+    server.files["data.bin"] = CONTENT
+    server.cuts = [100_000] + [0] * 10
+    refused(server)
+    server.files["data.bin"], server.ranges, server.lengths, server.cuts = page, False, told, []
+    assert "97.7 KiB are kept" in refused(server)
+    server.files["data.bin"], server.ranges, server.lengths, server.asked = CONTENT, True, True, []
+    (path,) = get(server)
+    assert path.read_bytes() == CONTENT and names(path.parent) == ["data.bin"]
+    assert server.asked == [("/data.bin", "bytes=100000-")]
 
 
 def test_mirrors_are_tried_in_turn(server, monkeypatch):
