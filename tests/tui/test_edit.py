@@ -52,15 +52,65 @@ async def test_errors_are_marked_at_their_lines_and_reachable(experiments: Path)
         assert marked == [1, 7, 8]
         underlined = [segment.text for segment in edit(app).editor.render_line(1) if segment.style.underline]
         assert "".join(underlined) == '"fashion-mni"'
-        await sees(pilot, "2:11", 'did you mean "epochs"?')
+        await sees(pilot, "2:11")
         await pilot.press("f8")
         assert edit(app).editor.cursor_location == (1, 10)
-        await pilot.press("f8", "f8", "f8")
+        await pilot.press("f8")
+        await sees(pilot, 'did you mean "epochs"?')
+        await pilot.press("f8", "f8")
         assert edit(app).editor.cursor_location == (1, 10)
         await pilot.press("tab", "down", "enter")
         assert edit(app).editor.cursor_location == (7, 0)
         assert app.focused is edit(app).editor
         assert "when the spec is right" in edit(app).query_one(SpecOutlook).message
+
+
+@pytest.mark.parametrize("height", [24, 15, 12, 9])
+async def test_errors_and_notices_do_not_hide_the_line_that_is_typed(experiments: Path, height: int) -> None:
+    path = experiments / "specs/fashion-cnn.toml"
+    path.write_text(GOOD + "# more\n" * 30, encoding="utf-8")
+    app = FnworkApp(experiments)
+    async with app.run_test(size=(80, height)) as pilot:
+        await pilot.press("e", "ctrl+end")
+        await pilot.press("z", "z", "space", "equals_sign", "4", "enter")
+        await until(pilot, lambda: len(edit(app).editor.problems) > 0)
+        await until(pilot, lambda: cursor_in_view(app), "the cursor's line in view")
+        panel = edit(app).query_one("#problems")
+        await until(pilot, lambda: panel.size.height > 0, "an error in view")
+        assert panel.outer_size.height <= max(2, 0.3 * edit(app).query_one("#text-pane").size.height)
+        written_elsewhere(path, "# other\n")
+        edit(app).look_at_folder()
+        await sees(pilot, "changed on disk")
+        await until(pilot, lambda: cursor_in_view(app), "the cursor's line in view")
+
+
+async def test_a_resize_does_not_pull_the_text_back_to_a_cursor_out_of_view(experiments: Path) -> None:
+    (experiments / "specs/fashion-cnn.toml").write_text("# more\n" * 60, encoding="utf-8")
+    app = FnworkApp(experiments)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("e")
+        edit(app).editor.scroll_end(animate=False)
+        await pilot.pause()
+        await pilot.resize_terminal(80, 20)
+        await until(pilot, lambda: len(shown(app).splitlines()) == 20)
+        assert not cursor_in_view(app)
+
+
+def cursor_in_view(app: FnworkApp) -> bool:
+    """Whether the line that the cursor is on can be seen."""
+    editor = edit(app).editor
+    row = editor.wrapped_document.location_to_offset(editor.cursor_location).y - editor.scroll_offset.y
+    return 0 <= row < editor.size.height
+
+
+async def test_the_next_error_is_told_as_well(experiments: Path) -> None:
+    app = FnworkApp(experiments)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("down", "down", "enter")
+        await until(pilot, lambda: len(edit(app).editor.problems) == 3)
+        for place in ("2:11", "8:1", "9:6"):
+            await pilot.press("f8")
+            await sees(pilot, place)
 
 
 async def test_errors_come_and_go_while_typing(experiments: Path) -> None:
@@ -397,7 +447,7 @@ async def test_lines_that_are_kept_are_wrapped_anew_on_a_resize(experiments: Pat
 
 async def test_training_a_wrong_spec_says_so_and_hides_no_error(experiments: Path) -> None:
     app = FnworkApp(experiments)
-    async with app.run_test(notifications=True) as pilot:
+    async with app.run_test(size=(80, 40), notifications=True) as pilot:
         await pilot.press("end", "f5")
         await sees(pilot, "3 errors: nothing was started", "8:1", "9:6")
 

@@ -17,7 +17,7 @@ from fnwork.tui.app import FnworkApp
     ("pressed", "words"),
     [
         pytest.param((), "254,282", id="first"),
-        pytest.param(("end", "e"), "8:1", id="errors"),
+        pytest.param(("end", "e"), "2:11", id="errors"),
         pytest.param(("question_mark",), "Everywhere", id="help"),
         pytest.param(("f12",), "is there already", id="save_as"),
         pytest.param(("e", "number_sign", "ctrl+q"), "Not written yet", id="leaving"),

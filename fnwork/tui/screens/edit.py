@@ -55,7 +55,13 @@ class EditScreen(SpecFilesScreen):
         (_WIDE, "-wide"),
         (150, "-widest"),
     ]
-    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]]] = [(0, "-flat"), (9, "-low"), (15, "-some"), (_TALL, "-tall")]
+    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]]] = [
+        (0, "-flat"),
+        (9, "-low"),
+        (15, "-some"),
+        (_TALL, "-tall"),
+        (36, "-high"),
+    ]
 
     class Judged(Message):
         """What a text turned out to be; comes from the worker thread."""
@@ -290,9 +296,11 @@ class EditScreen(SpecFilesScreen):
     def action_next_problem(self) -> None:
         """Go to the first error behind the cursor, or to the first of all."""
         row, column = self.editor.cursor_location
-        places = sorted((problem.line, problem.column) for problem in self.problems.problems)
+        places = [(problem.line, problem.column) for problem in self.problems.problems]
         if places:
-            self.editor.go_to(*next((place for place in places if place > (row + 1, column + 1)), places[0]))
+            place = min((place for place in places if place > (row + 1, column + 1)), default=min(places))
+            self.problems.highlighted = places.index(place)  # what it says may be out of view
+            self.editor.go_to(*place)
 
     def action_launch(self) -> None:
         """Train the text as it stands; it need not be saved, the archive keeps what was trained."""

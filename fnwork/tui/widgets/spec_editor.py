@@ -10,11 +10,11 @@ from rich.style import Style
 from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.document._document import Document as TextDocument
-from textual.events import Key
+from textual.events import Key, Resize
 from textual.geometry import Offset, Region
 from textual.strip import Strip
 from textual.widgets import TextArea
-from textual.widgets.text_area import TextAreaTheme
+from textual.widgets.text_area import Edit, EditResult, TextAreaTheme
 
 from fnwork.text import harmless
 from fnwork.tui.theme import colour
@@ -67,6 +67,7 @@ class SpecEditor(TextArea):
     def __init__(self, id: str | None = None) -> None:
         self._drawn: dict[Hashable, Strip] = {}
         self._height = 0
+        self._height_before = 0
         super().__init__("", id=id, soft_wrap=True, show_line_numbers=True, tab_behavior="focus", compact=True)
         self.update_highlight_query("toml", _HIGHLIGHTS)
         self.language = "toml"
@@ -96,6 +97,19 @@ class SpecEditor(TextArea):
         row = min(max(line - 1, 0), self.document.line_count - 1)
         self.move_cursor((row, min(max(column - 1, 0), len(self.document.get_line(row)))), center=True)
         self.focus()
+
+    def on_resize(self, event: Resize) -> None:
+        """Keep the cursor's line in view, if it was, when the errors or a notice take lines from the text."""
+        row = self.wrapped_document.location_to_offset(self.cursor_location).y - self.scroll_offset.y
+        if 0 <= row < self._height_before:
+            self.call_after_refresh(self.scroll_cursor_visible)
+        self._height_before = event.size.height
+
+    def edit(self, edit: Edit) -> EditResult:
+        """Show the cursor also where the edit made the text longer: a text area scrolls before it knows that it is."""
+        result = super().edit(edit)
+        self.scroll_cursor_visible()
+        return result
 
     async def _on_key(self, event: Key) -> None:
         """Does what the key is bound to here and now; by way of the screen it would come after letters typed later."""
