@@ -12,8 +12,10 @@ import synthetic
 from pilots import question, shown, until
 from textual.pilot import Pilot
 
+from fnwork.checklist import SYMPTOMS
 from fnwork.tui.app import FnworkApp
 from fnwork.tui.screens.live import LiveScreen
+from fnwork.tui.widgets.checklist_view import ChecklistView
 from fnwork.tui.widgets.curve_plot import CurvePlot
 from fnwork.tui.widgets.event_log import EventLog
 
@@ -198,6 +200,37 @@ async def test_the_chosen_entry_of_the_checklist_is_explained(experiments: Path,
         assert "likely causes" in shown(app) and "advice" in shown(app)
         await pilot.press("escape")
         assert not question(app)
+
+
+async def test_what_was_chosen_in_the_checklist_is_forgotten_with_the_run(experiments: Path, running: Path) -> None:
+    other = synthetic.make_run(experiments / "runs", "other", "nan", state="failed", number=9)
+    app = FnworkApp(experiments, attach=running)
+    async with app.run_test(size=(120, 40)) as pilot:
+        screen = await watched(pilot, app)
+        checklist = screen.query_one(ChecklistView)
+        await until(pilot, lambda: checklist.chosen is not None)
+        await pilot.press("c", "end")
+        assert checklist.chosen is not None and checklist.chosen.state not in ("watch", "firing")
+        app.run_folder = other
+        await until(pilot, lambda: checklist.chosen is not None and checklist.chosen.state == "firing")
+
+
+@pytest.mark.parametrize("kind", ["healthy", "nan"])
+async def test_nothing_moves_while_one_goes_through_the_checklist(experiments: Path, kind: str) -> None:
+    folder = synthetic.make_run(experiments / "runs", "fashion-cnn", kind, state="running", epochs=20, done=0.6)
+    app = FnworkApp(experiments, attach=folder)
+    async with app.run_test(size=(120, 40)) as pilot:
+        screen = await watched(pilot, app)
+        await still(pilot, app)
+        events, checklist = screen.query_one(EventLog), screen.query_one(ChecklistView)
+        await pilot.press("c", "home")
+        before, chosen = events.region, set()
+        for _ in SYMPTOMS:
+            assert checklist.chosen is not None and checklist.chosen.evidence.split()[0] in shown(app)
+            assert events.region == before, checklist.chosen.title
+            chosen.add(checklist.chosen.title)
+            await pilot.press("down")
+        assert len(chosen) == len(SYMPTOMS)
 
 
 async def test_a_copy_of_the_spec_is_opened_in_edit(experiments: Path, running: Path) -> None:

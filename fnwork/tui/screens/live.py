@@ -108,6 +108,7 @@ class LiveScreen(PlaceScreen):
         self.run = RunWatch(folder) if folder is not None else None
         self._zoom.reset()
         self._asked = ""
+        self.query_one(ChecklistView).forget()
         self._show_whether_nothing()
         self.look_now()
 

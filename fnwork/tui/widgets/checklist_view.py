@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
+from textual.geometry import Size
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -18,6 +19,38 @@ from fnwork.tui.watch import Check
 
 _NO_MARK = CHECK_MARKS["cannot tell yet"]
 _GRAVITY = {WATCH: 1, FIRING: 2}
+
+
+class _Details(Static):
+    """The text of the highlighted entry, as high as the highest of all: what is below stays where it is."""
+
+    def __init__(self) -> None:
+        super().__init__(markup=False)
+        self._texts: Sequence[Text] = ()
+        self._width = 0
+        self._height = 0
+
+    def show(self, texts: Sequence[Text], chosen: int | None) -> None:
+        """Show the text with this number; the others are what may be shown next."""
+        self._texts, before = texts, self._height
+        # A new layout draws the whole screen anew.
+        self.update(texts[chosen] if chosen is not None else "", layout=self._grown() != before)
+
+    def forget(self) -> None:
+        """Take no more lines than what is shown next needs."""
+        self._height = 0
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        if width != self._width:
+            self._width, self._height = width, 0
+        return self._grown()
+
+    def _grown(self) -> int:
+        """Lines, never fewer than before at this width."""
+        if self._width:
+            heights = (len(text.wrap(self.app.console, self._width)) for text in self._texts)
+            self._height = max(self._height, *heights, 0)
+        return self._height
 
 
 class ChecklistView(Vertical):
@@ -43,13 +76,19 @@ class ChecklistView(Vertical):
     def compose(self) -> ComposeResult:
         yield OptionList(markup=False)
         with VerticalScroll(can_focus=False):
-            yield Static(markup=False)
+            yield _Details()
 
     @property
     def chosen(self) -> Check | None:
         """The highlighted entry."""
         index = self.query_one(OptionList).highlighted
         return self._checks[index] if index is not None and index < len(self._checks) else None
+
+    def forget(self) -> None:
+        """Another run comes: what was chosen in the one before says nothing about it."""
+        self._checks = []
+        for place in self.query(_Details):  # none while the screen is being made
+            place.forget()
 
     def show(self, checks: Sequence[Check]) -> None:
         """Show these entries."""
@@ -73,14 +112,9 @@ class ChecklistView(Vertical):
         self._show_chosen()
 
     def _show_chosen(self) -> None:
-        chosen = self.chosen
-        if chosen and chosen.state in (WATCH, FIRING):
-            text = details(chosen, colour(self.app, "foreground-muted"))
-        else:
-            text = evidence(chosen) if chosen else Text()
-        place = self.query_one(Static)
-        height = len(text.wrap(self.app.console, max(1, place.content_size.width)))
-        place.update(text, layout=height != place.content_size.height)  # a new layout draws the whole screen anew
+        muted = colour(self.app, "foreground-muted")
+        texts = [details(check, muted) if check.state in _GRAVITY else evidence(check) for check in self._checks]
+        self.query_one(_Details).show(texts, self.query_one(OptionList).highlighted if texts else None)
 
     def on_resize(self) -> None:
         options = self.query_one(OptionList)
