@@ -18,7 +18,7 @@ from textual.screen import Screen
 
 from engine.errors import InputError, RunError
 from fnwork.archive import Archive
-from fnwork.run_folder import RunReader
+from fnwork.run_folder import ALIVE_STATES, RunReader
 from fnwork.text import harmless
 from fnwork.tui import keys, theme
 from fnwork.tui.place import PlaceScreen
@@ -80,6 +80,8 @@ class FnworkApp(App[None]):
         """Whether Live shall turn to the run that is being started, once its folder is there."""
         self._launched_from: keys.Place = "edit"
         self._quitting = False
+        self._in_header: tuple[Path | None, str] = (None, "")
+        """The run in Live's header, and its state there."""
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return theme.DEFAULT_VARIABLES
@@ -137,16 +139,26 @@ class FnworkApp(App[None]):
 
     def _say_run(self, run: Run | None, state: State) -> None:
         """This process's run; when none goes on here, the one that Live shows, which may be another process's now."""
-        if state == "idle":
-            folder = self.run_folder
-            shown = RunReader(folder).state() if folder is not None else ""
-        elif run is None:
+        if state != "idle" and run is None:
             self.run_line = ("running", self.training.reading or "starting")
             return
-        else:
-            folder = run.folder
-            shown = "stopping" if state == "stopping" else run.state
-        self.run_line = (shown, f"{folder.name[16:]} {shown}" if folder is not None else "")
+        folder = self.run_folder if run is None or state == "idle" else run.folder
+        if folder is None:
+            self.run_line = ("", "")
+            return
+        shown = RunReader(folder).state() if run is None or state == "idle" else run.state
+        in_header, shown_there = self._in_header
+        if shown not in ALIVE_STATES and self.current_mode == "live" and in_header == folder:
+            shown = shown_there  # the end is told by both at the same moment
+        if state == "stopping" and shown in ALIVE_STATES:
+            shown = "stopping"
+        self.run_line = (shown, f"{folder.name[16:]} {shown}")
+
+    def say_as_header(self, folder: Path, state: str) -> None:
+        """Live's header shows this run in this state now: the bar above it, too."""
+        if self._in_header != (folder, state):
+            self._in_header = (folder, state)
+            self._say_run(self.training.run, self.training.state)
 
     def _ended(self) -> None:
         error = self.training.error

@@ -120,7 +120,8 @@ class RunWatch:
         self.is_behind = behind
         changed = judged or bool(kinds)
         now = time.monotonic()
-        if not kinds & {"end", "resume"} and now - self._state_at < _STATE_SECONDS:
+        ends = bool(self.end) and not self.is_over  # its state is written a moment after the event
+        if not ends and "resume" not in kinds and now - self._state_at < _STATE_SECONDS:
             return changed  # the state asks the system about a process
         self._state_at = now
         before = self._without_heartbeat(), self.state
@@ -273,12 +274,14 @@ class RunWatch:
     def _outcome(self) -> str:
         best = self.end.get("best")
         metric = self.metric
-        parts = [str(self.end.get("message") or "")]
-        if isinstance(best, dict) and f"val_{metric}" in best:
-            result = figure(best[f"val_{metric}"], metric)
-            parts.append(f"best validation {metric} {result} in epoch {best.get('epoch', '?')}")
+        parts = []
         if f"test_{metric}" in self.end:
             parts.append(f"test {metric} {figure(self.end[f'test_{metric}'], metric)}")
+        if isinstance(best, dict) and f"val_{metric}" in best:
+            result = figure(best[f"val_{metric}"], metric)
+            parts.append(f"validation {metric} {result} in epoch {best.get('epoch', '?')}")
+        # A narrow screen cuts the end off: of a failure the reason counts most, else what came out.
+        parts.insert(0 if self.state == "failed" else len(parts), str(self.end.get("message") or ""))
         return "   ".join(filter(None, parts))
 
     def checklist(self) -> list[Check]:

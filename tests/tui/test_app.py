@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 import pytest
+import synthetic
 from pilots import FIGURES, FakeRun, edit, question, sees, shown, until
 from textual.command import CommandPalette
 from textual.pilot import Pilot
@@ -18,6 +19,7 @@ from fnwork.tui import keys
 from fnwork.tui.app import FnworkApp
 from fnwork.tui.screens.dialogs import Help
 from fnwork.tui.training import Training
+from fnwork.tui.widgets.run_header import RunHeader
 
 
 @pytest.fixture(autouse=True)
@@ -111,6 +113,22 @@ async def test_the_bar_tells_what_another_process_made_of_the_run(experiments: P
         await sees(pilot, "■ fashion-cnn stopped")
         write_status(fake_run.folder, {"state": "finished"})
         await until(pilot, lambda: app.run_line == ("finished", "fashion-cnn finished"))
+
+
+async def test_bar_and_header_tell_a_state_at_the_same_moment(experiments: Path, fake_run: FakeRun) -> None:
+    synthetic.write_status(fake_run.folder, state="running")
+    app = FnworkApp(experiments)
+    told: list[tuple[str, str]] = []
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("f5")
+        await sees(pilot, "▶ fashion-cnn running", "▶ running")
+        header = app.screen.query_one(RunHeader)
+        app.screen.watch(app, "run_line", lambda line: told.append((line[0], header._progress.state)), init=False)
+        await ended(pilot, app, fake_run)
+        await sees(pilot, "■ fashion-cnn stopped", "■ stopped")
+        write_status(fake_run.folder, {"state": "finished"})
+        await sees(pilot, "✓ fashion-cnn finished")
+    assert told == [("stopped", "stopped"), ("finished", "finished")]
 
 
 async def test_no_second_run_until_the_thread_has_ended(experiments: Path, fake_run: FakeRun) -> None:

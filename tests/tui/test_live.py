@@ -251,6 +251,18 @@ async def test_the_reason_of_a_failure_is_in_the_header(experiments: Path, runni
         assert shown(app).splitlines()[2].startswith(" the loss is not finite in update 337")
 
 
+async def test_what_came_out_is_whole_on_a_small_screen(experiments: Path, running: Path) -> None:
+    best = {"epoch": 17, "val_accuracy": 0.9023}
+    end = {"kind": "end", "t": 40.0, "reason": "early-stopped", "best": best, "test_accuracy": 0.8967}
+    synthetic.append(running, end | {"message": "val_loss no better for 5 epochs; the best was in epoch 17"})
+    change_state(running, "early-stopped")
+    app = FnworkApp(experiments, attach=running)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "✓ early-stopped" in shown(app))
+        result = shown(app).splitlines()[2]
+        assert "test accuracy 89.67%   validation accuracy 90.23% in epoch 17" in result
+
+
 async def test_the_header_keeps_to_its_lines_at_any_width(experiments: Path, running: Path) -> None:
     synthetic.append(running, {"kind": "end", "t": 40.0, "reason": "early-stopped", "best": {}, "message": ""})
     change_state(running, "early-stopped")

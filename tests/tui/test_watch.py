@@ -69,6 +69,18 @@ def test_time_left_follows_the_pace_since_a_resume(tmp_path: Path) -> None:
     assert looked(folder).progress().left == pytest.approx(410 * 2.0)
 
 
+def test_the_end_is_known_as_soon_as_the_state_is_written(tmp_path: Path) -> None:
+    folder = synthetic.make_run(tmp_path, "a", state="running", done=0.5)
+    watch = RunWatch(folder)
+    watch.look()
+    synthetic.append(folder, {"kind": "end", "t": 99.0, "reason": "finished", "best": {}, "message": ""})
+    watch.look()
+    assert watch.state == "running"
+    synthetic.write_status(folder, name="a", state="finished")
+    watch.look()
+    assert watch.state == "finished"
+
+
 def test_nothing_is_promised_after_the_end(tmp_path: Path) -> None:
     folder = synthetic.make_run(tmp_path, "short", state="stopped", done=0.01)
     run = looked(folder)
