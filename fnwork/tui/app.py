@@ -255,7 +255,9 @@ class FnworkApp(App[None]):
             for action in actions:
                 if action.id != "command_palette" and owner.check_action(action.id, ()):
                     run = getattr(owner, f"action_{action.id}")
-                    yield SystemCommand(action.label, f"{action.tooltip} ({action.keys.split(',')[0]})", run)
+                    yield SystemCommand(
+                        action.command or action.label, f"{action.tooltip} ({action.keys.split(',')[0]})", run
+                    )
         yield SystemCommand("Theme", "Choose the colours", self.action_change_theme)
         yield SystemCommand("Screenshot", "Save a picture of the screen (SVG)", self.deliver_screenshot)
 

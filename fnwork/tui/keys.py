@@ -27,6 +27,8 @@ class Action:
     tooltip: str
     place: Owner
     footer: bool = True
+    command: str = ""
+    """Its name in the command palette, which looks for words there alone; the label when not set."""
     priority: bool = False
     """Goes before what the focused widget does with the key; never for a key that writes a character."""
 
@@ -42,6 +44,8 @@ class Action:
             id=f"{self.place}.{self.id}",
         )
 
+
+_RELAUNCH = "Edit a copy to relaunch"
 
 ACTIONS: tuple[Action, ...] = (
     Action("place_edit", "f2,1", "Edit", "Go to the specs and their text", "everywhere", footer=False),
@@ -75,12 +79,16 @@ ACTIONS: tuple[Action, ...] = (
     Action("pan_left", "left", "Earlier", "Move the zoomed charts to the left", "live", footer=False, priority=True),
     Action("pan_right", "right", "Later", "Move the zoomed charts to the right", "live", footer=False, priority=True),
     Action("whole", "0,home", "Whole run", "Undo the zoom", "live", footer=False, priority=True),
-    Action("spec", "e", "Edit a copy", "Open a copy of the run's spec in Edit", "live", footer=False),
+    Action(
+        "spec", "e", "Edit a copy", "Open a copy of the run's spec in Edit", "live", footer=False, command=_RELAUNCH
+    ),
     # Runs
     Action("open", "enter", "Open", "The run's record: result, curves, spec, checklist, events", "runs"),
     Action("mark", "space", "Mark", "Mark the run for comparison", "runs"),
     Action("compare", "c", "Compare", "Compare the marked runs", "runs"),
-    Action("relaunch", "e", "Copy", "Open a copy of the run's spec in Edit, to launch it again", "runs"),
+    Action(
+        "relaunch", "e", "Copy", "Open a copy of the run's spec in Edit, to launch it again", "runs", command=_RELAUNCH
+    ),
     Action("filter", "slash", "Filter", "Show only the runs that hold some words", "runs"),
     Action("sort", "o", "Sort", "Order the table by the next column", "runs"),
     Action("watch", "w", "Watch", "Show the run in Live", "runs"),
@@ -95,7 +103,14 @@ ACTIONS: tuple[Action, ...] = (
     Action("clear_filter", "escape", "All runs", "Undo the filter", "runs", footer=False),
     # One run's record
     Action("back", "escape,backspace", "Back", "Back to the table", "record"),
-    Action("relaunch", "e", "Copy", "Open a copy of the run's spec in Edit, to launch it again", "record"),
+    Action(
+        "relaunch",
+        "e",
+        "Copy",
+        "Open a copy of the run's spec in Edit, to launch it again",
+        "record",
+        command=_RELAUNCH,
+    ),
     Action("watch", "w", "Watch", "Show the run in Live", "record"),
     Action("resume", "r", "Resume", "Go on with a run that was stopped or interrupted", "record"),
     Action("log_axis", "l", "Log axis", "Loss on a logarithmic axis, or on a linear one", "record"),

@@ -433,6 +433,20 @@ async def test_keys_act_in_their_order_however_quick(
         await until(pilot, lambda: edit(app).editor.text == text, text)
 
 
+@pytest.mark.parametrize("key", ["enter", "e"])
+@pytest.mark.parametrize("moves", [(), ("down", "down", "up"), ("end", "up")])
+async def test_keys_after_enter_in_the_list_go_to_the_text_however_quick(
+    experiments: Path, moves: tuple[str, ...], key: str
+) -> None:
+    app = FnworkApp(experiments)
+    async with app.run_test() as pilot:
+        await burst(pilot, *moves, key, "d", "n", "u", "home", "x")
+        name, text = ("fashion-mlp", GOOD) if moves else ("fashion-cnn", GOOD.replace("mlp", "cnn8"))
+        await until(pilot, lambda: edit(app).editor.text == f"xdnu{text}", "the text with what was typed")
+        assert edit(app).current.name == name and question(app) == ""
+        assert [document.name for document in edit(app).documents.modified] == [name]
+
+
 async def test_lines_that_are_kept_are_wrapped_anew_on_a_resize(experiments: Path) -> None:
     (experiments / "specs/fashion-cnn.toml").write_text("notes = 'one two three four five six seven eight nine'\n" * 8)
     app = FnworkApp(experiments)

@@ -210,6 +210,19 @@ async def test_relaunch_opens_a_copy_of_the_spec(experiments: Path, runs: Path) 
         assert "# 6,000 images" in app.edit_screen.editor.text  # as it was written, with its comments
 
 
+@pytest.mark.parametrize("way", [(), ("enter",), ("w",)])
+async def test_the_palette_finds_the_way_to_relaunch(experiments: Path, runs: Path, way: tuple[str, ...]) -> None:
+    app = FnworkApp(experiments)
+    async with app.run_test(size=(100, 40)) as pilot:
+        await opened(pilot, app)
+        await pilot.press("up", *way)
+        await until(pilot, lambda: "delta" in shown(app) and "failed" in shown(app))
+        await pilot.press("ctrl+p", *"relaunch")
+        await until(pilot, lambda: "Edit a copy to relaunch" in shown(app))
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: app.current_mode == "edit" and 'name = "delta"' in app.edit_screen.editor.text)
+
+
 async def test_the_copy_finds_the_data_of_a_run_whose_spec_lay_elsewhere(experiments: Path, runs: Path) -> None:
     folder = next(runs.glob("*-delta"))
     spec = '[data]\ndataset = "image-folder"\npath = "tree"  # beside the spec\n[model]\npreset = "mlp"\n'

@@ -266,16 +266,16 @@ class EditScreen(SpecFilesScreen):
         self.editor.go_to(problem.line, problem.column)
 
     @on(OptionList.OptionHighlighted, "#specs")
-    def show_highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        """Show the spec that the list's cursor is on."""
-        document = self.documents.get(Path(event.option.id or ""))
+    def show_highlighted(self) -> None:
+        """Show the spec that the list's cursor is on, which may have moved on since the message."""
+        document = self.documents.get(self.specs.chosen) if self.specs.chosen else None
         if document is not None and document is not self.current:
             self.show_document(document)
 
     @on(OptionList.OptionSelected, "#specs")
     def edit_selected(self) -> None:
         """Go from the list to the text."""
-        self.editor.focus()
+        self.action_edit_text()
 
     # Actions
 
@@ -288,7 +288,9 @@ class EditScreen(SpecFilesScreen):
         return action != "next_problem" or bool(self.problems.problems)
 
     def action_edit_text(self) -> None:
-        self.editor.focus()
+        """Go to the text of the highlighted spec, at once: what is typed next belongs there."""
+        self.show_highlighted()
+        self.set_focus(self.editor)
 
     def action_to_list(self) -> None:
         self.focus_list()

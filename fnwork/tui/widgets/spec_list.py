@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable
+from pathlib import Path
+from typing import ClassVar
 
 from rich.text import Text
+from textual.binding import Binding, BindingType
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
@@ -13,12 +16,32 @@ from fnwork.text import harmless
 from fnwork.tui.documents import Document
 from fnwork.tui.theme import colour
 
+_MOVES = {
+    "up": "cursor_up",
+    "down": "cursor_down",
+    "home": "first",
+    "end": "last",
+    "pageup": "page_up",
+    "pagedown": "page_down",
+}
+
 
 class SpecList(OptionList):
     """One entry a spec: its name, a dot if it has unsaved changes, and under it the data set and the network."""
 
+    BINDINGS: ClassVar[list[BindingType]] = [
+        # At once, as Enter and e go to the text: keys that come in a burst act in their order, and those after it there.
+        *(Binding(key, action, show=False, priority=True) for key, action in _MOVES.items()),
+        Binding("enter,e", "screen.edit_text", show=False, priority=True),
+    ]
+
     short = False
     """Names alone, for small screens."""
+
+    @property
+    def chosen(self) -> Path | None:
+        """The file of the highlighted entry."""
+        return Path(self.highlighted_option.id or "") if self.highlighted_option is not None else None
 
     def show(self, documents: Iterable[Document], current: Document | None) -> None:
         """Show these, with `current` highlighted."""
