@@ -30,7 +30,7 @@ class SpecList(OptionList):
     """One entry a spec: its name, a dot if it has unsaved changes, and under it the data set and the network."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        # At once, as Enter and e go to the text: keys that come in a burst act in their order, and those after it there.
+        # At once: keys that come in a burst act in their order, and those after Enter in the text.
         *(Binding(key, action, show=False, priority=True) for key, action in _MOVES.items()),
         Binding("enter,e", "screen.edit_text", show=False, priority=True),
     ]
