@@ -89,7 +89,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "relaunch", "e", "Copy", "Open a copy of the run's spec in Edit, to launch it again", "runs", command=_RELAUNCH
     ),
-    Action("filter", "slash", "Filter", "Show only the runs that hold some words", "runs"),
+    Action("filter", "slash", "Filter", "Show only the runs that hold some words, or val_accuracy>0.9", "runs"),
     Action("sort", "o", "Sort", "Order the table by the next column", "runs"),
     Action("watch", "w", "Watch", "Show the run in Live", "runs"),
     Action("resume", "r", "Resume", "Go on with a run that was stopped or interrupted", "runs"),

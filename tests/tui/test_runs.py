@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -145,6 +146,39 @@ async def test_filter_by_words(experiments: Path, runs: Path) -> None:
         assert app.focused is screen.table
         await pilot.press("escape")
         assert len(order(screen)) == 4
+
+
+@pytest.mark.parametrize(
+    ("typed", "names"),
+    [
+        ("val_accuracy>80%", ["alpha"]),
+        ("state=stopped or tags=baseline", ["gamma", "alpha"]),
+        ("train.lr>0.002", ["beta"]),
+        ("width=0.25", ["gamma"]),  # words of a note
+    ],
+)
+async def test_filter_by_comparison(experiments: Path, runs: Path, typed: str, names: list[str]) -> None:
+    for folder in runs.glob("*-delta"):
+        shutil.rmtree(folder)
+    app = FnworkApp(experiments)
+    app.archive.note("gamma", "with width=0.25")
+    async with app.run_test() as pilot:
+        screen = await opened(pilot, app, 3)
+        await pilot.press("slash", *typed)
+        await until(pilot, lambda: order(screen) == names, typed)
+
+
+async def test_a_filter_that_holds_nothing_says_why(experiments: Path, runs: Path) -> None:
+    app = FnworkApp(experiments)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, app)
+        await pilot.press("slash", *"zzz")
+        await until(pilot, lambda: "No run holds these words." in shown(app))
+        assert "comparison:" not in shown(app)
+        await pilot.press(*">")
+        await until(pilot, lambda: "As a comparison: column 5: expected a value" in shown(app))
+        await pilot.press(*"3")
+        await until(pilot, lambda: "fnwork runs --where" in shown(app))
 
 
 async def test_record_has_result_curves_spec_checklist_and_events(experiments: Path, runs: Path) -> None:

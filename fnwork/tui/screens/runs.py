@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rich.text import Text
 from textual import on, work
@@ -15,7 +15,7 @@ from textual.widgets import Input, Label, Static
 
 from engine.errors import InputError
 from fnwork.archive import RunSummary
-from fnwork.run_folder import ALIVE_STATES
+from fnwork.run_folder import ALIVE_STATES, RunReader
 from fnwork.text import harmless
 from fnwork.tui import keys
 from fnwork.tui.figures import figure
@@ -24,8 +24,11 @@ from fnwork.tui.relaunch import open_copy
 from fnwork.tui.screens.dialogs import Ask, AskName, Choice
 from fnwork.tui.theme import STATE_MARKS, colour
 from fnwork.tui.widgets.run_table import BY_START, COLUMNS, RunTable
+from fnwork.where import Where, parse
 
 RELOAD_SECONDS = 2.0
+_SIGNS = "<>=~"
+"""One of these is in every comparison."""
 RESUMABLE = ("stopped", "interrupted", "failed")
 _OF_A_RUN = ("open", "mark", "relaunch", "watch", "note", "tag", "delete")
 _NO_RUNS = "No run yet. F2 goes to the specs; train one and it is kept here."
@@ -45,6 +48,12 @@ class RunsScreen(PlaceScreen):
         """The runs marked for comparison, in the order in which they were marked."""
         self._sorted_by, self._falling = BY_START, True
         self._words: Sequence[str] = ()
+        self._where: Where | None = None
+        """What is typed into the filter, where it is a comparison as `fnwork runs --where` takes it."""
+        self._why_not = ""
+        """Why it is none, where it has the signs of one."""
+        self._of_specs: dict[str, Mapping[str, Any]] = {}
+        """Keys and values of the runs' specs, where a comparison has asked for them."""
         self._loaded = False
         self._may = False
         self._wake = asyncio.Event()
@@ -52,7 +61,9 @@ class RunsScreen(PlaceScreen):
     def compose_place(self) -> Iterable[Widget]:
         with Horizontal(id="filter"):
             yield Label("Filter: ")
-            yield FilterInput(placeholder="words of name, state, tags, notes or spec", compact=True)
+            yield FilterInput(
+                placeholder="words of name, state, tags, notes or spec; or val_accuracy>0.9", compact=True
+            )
         yield RunTable()
         yield Static(id="count", markup=False)
         yield Static(id="about", markup=False)
@@ -93,7 +104,7 @@ class RunsScreen(PlaceScreen):
 
     def _show(self) -> None:
         column = COLUMNS[self._sorted_by]
-        shown = [run for run in self.runs if _holds(run, self._words)]
+        shown = [run for run in self.runs if _holds(run, self._words) or self._fulfils(run)]
         told = [run for run in shown if column.value(run) is not None]
         told.sort(key=column.value, reverse=self._falling)
         told += [run for run in shown if column.value(run) is None]
@@ -117,9 +128,28 @@ class RunsScreen(PlaceScreen):
     def _show_current(self) -> None:
         run, about = self.table.current, self.query_one("#about", Static)
         if run is None:
-            about.update("No run holds these words." if self.runs else _NO_RUNS if self._loaded else "")
+            about.update(self._none_held() if self.runs else _NO_RUNS if self._loaded else "")
         else:
             about.update(self._about(run))
+
+    def _none_held(self) -> str:
+        if self._where is not None:
+            return "No run holds this comparison (see `fnwork runs --where` for its keys), nor these words."
+        why_not = f" As a comparison: {self._why_not}." if self._why_not else ""
+        return f"No run holds these words.{why_not}"
+
+    def _fulfils(self, run: RunSummary) -> bool:
+        where = self._where
+        if where is None:
+            return False
+        values = run.as_dict()
+        if not values.keys() >= set(where.keys):
+            if run.id not in self._of_specs:
+                from fnwork.spec import flatten  # slow to import, and few comparisons need it
+
+                self._of_specs[run.id] = flatten(RunReader(run.path).resolved())
+            values = {**self._of_specs[run.id], **values}
+        return where.test(values)
 
     def _about(self, run: RunSummary) -> Text:
         """Three lines on one run: which it is, what came out, and what was written on it."""
@@ -236,7 +266,7 @@ class RunsScreen(PlaceScreen):
         self._show()
 
     def action_filter(self) -> None:
-        """Type words; only the runs that hold all of them stay."""
+        """Type words, or a comparison; only the runs that hold all of them, or for which it holds, stay."""
         self.query_one("#filter").add_class("-shown")
         self.query_one(FilterInput).focus()
 
@@ -248,7 +278,12 @@ class RunsScreen(PlaceScreen):
 
     @on(Input.Changed)
     def _filter(self, event: Input.Changed) -> None:
-        self._words = event.value.lower().split()
+        self._words, self._where, self._why_not = event.value.lower().split(), None, ""
+        if any(sign in event.value for sign in _SIGNS):
+            try:
+                self._where = parse(event.value)
+            except InputError as error:
+                self._why_not = str(error).removeprefix("--where").lstrip(",: ")
         self._show()
 
     @on(Input.Submitted)
