@@ -174,7 +174,8 @@ class LiveScreen(PlaceScreen):
             if everything:
                 self._show_charts(run)
                 self.query_one(EventLog).show(run.log)
-                self.query_one(ChecklistView).show(run.checklist())
+                if not run.is_behind:  # what is judged of a part of the events is soon otherwise
+                    self.query_one(ChecklistView).show(run.checklist())
                 self.is_due, self._stale, self._drawn_at = False, False, time.monotonic()
 
     def _show_charts(self, run: RunWatch) -> None:
