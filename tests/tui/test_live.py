@@ -370,6 +370,9 @@ async def test_the_log_follows_its_end_unless_one_looks_at_something_earlier(exp
         screen = await watched(pilot, app)
         log = screen.query_one(EventLog)
         await until(pilot, lambda: log.scroll_offset.y == log.max_scroll_y > 0)
+        height = log.size.height
+        log.styles.max_height = height // 2
+        await until(pilot, lambda: log.size.height < height and log.scroll_offset.y == log.max_scroll_y)
         log.scroll_home(animate=False)
         await pilot.pause()
         synthetic.append(running, {"kind": "warning", "t": 31.0, "message": "later"})

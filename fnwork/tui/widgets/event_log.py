@@ -37,28 +37,36 @@ class EventLog(OptionList):
         super().__init__(id=id, markup=False)
         self._shown: list[Mapping[str, Any]] = []
         self._width = 0
+        self._follows = True
+        """Whether the end was in view when the person last scrolled."""
 
     def show(self, log: Sequence[Mapping[str, Any]]) -> None:
         """Show these events; those that are shown already stay."""
         newest = list(_worth_telling(log[-_MOST:]))
         if newest == self._shown:
             return
-        follow = self.scroll_offset.y >= self.max_scroll_y - 1
+        follows = self._follows
         if self._shown and newest[: len(self._shown)] == self._shown:
             self.add_options([self._entry(event) for event in newest[len(self._shown) :]])
         else:
             self.clear_options()
             self.add_options([self._entry(event) for event in newest])
         self._shown = newest
-        if follow:
+        self._follows = follows  # whatever the scrolling that comes with new entries was
+        if follows:
             self.call_after_refresh(self.scroll_end, animate=False)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self._follows = new_value >= self.max_scroll_y - 1
 
     def on_resize(self) -> None:
         width = self.scrollable_content_region.width
         if width != self._width:
-            self._width = width
+            self._width, self._follows = width, True
             shown, self._shown = self._shown, []
             self.show(shown)
+        if self._follows:
             self.call_after_refresh(self.scroll_end, animate=False)
 
     def _entry(self, event: Mapping[str, Any]) -> Option:
