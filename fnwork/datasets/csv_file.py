@@ -44,14 +44,11 @@ def read(path: Path) -> Table:
         raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     text = _decoded(path, data)
     separator = _sniffed(path, text)
-    rows = _rows(path, text, separator)
+    lines, cells, blank = [], [], []
+    rows = _rows(path, text, separator, blank)
     _, header = next(rows, (1, []))
     names = _names(path, header)
-    lines, cells, blank = [], [], []
     for line, row in rows:
-        if not any(cell.strip() for cell in row):
-            blank.append(line)
-            continue
         if len(row) != len(names):
             raise InputError(
                 f"{path}, line {line}: {len(row)} values, but the header names {len(names)} columns "
@@ -75,8 +72,8 @@ def _decoded(path: Path, data: bytes) -> str:
         raise InputError(f"{path}, line {line}: the text is not UTF-8; save it as UTF-8") from None
 
 
-def _rows(path: Path, text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows of lines that are not empty, each with the line it begins on."""
+def _rows(path: Path, text: str, separator: str, blank: list[int]) -> Iterator[tuple[int, list[str]]]:
+    """The rows that are not blank, each with the line it begins on; lines of separators alone go to `blank`."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
     while True:
         line = reader.line_num + 1
@@ -86,8 +83,10 @@ def _rows(path: Path, text: str, separator: str) -> Iterator[tuple[int, list[str
             return
         except csv.Error as error:
             raise InputError(f"{path}, line {line}: this is not well-formed CSV: {error}") from None
-        if len(row) > 1 or any(cell.strip() for cell in row):
+        if any(cell.strip() for cell in row):
             yield line, row
+        elif len(row) > 1:
+            blank.append(line)
 
 
 def _sniffed(path: Path, text: str) -> str:
@@ -96,7 +95,7 @@ def _sniffed(path: Path, text: str) -> str:
     def score(separator: str) -> tuple[bool, int]:
         widths = []
         try:
-            for _, row in islice(_rows(path, text, separator), _ROWS_TO_SNIFF):
+            for _, row in islice(_rows(path, text, separator, []), _ROWS_TO_SNIFF):
                 widths.append(len(row))
         except InputError:
             return False, max(widths[:1], default=0)

@@ -361,3 +361,12 @@ def check_is_finite_or_refused(file, task):
     assert np.isfinite(all_inputs(data)).all()
     assert np.isfinite(all_targets(data)).all()
     assert np.abs(all_inputs(data)).max() < np.finfo(np.float16).max
+
+
+def test_lines_of_separators_alone_are_no_rows_and_are_told(tmp_path):
+    """Above the header, too, as spreadsheets write them; empty lines are nobody's loss."""
+    file = tmp_path / "table.csv"
+    file.write_text(";;\na;b;y\n1;2;3\n; ;\n\n4;5;6\n;\n", encoding="utf-8")
+    found = csv_file.read(file)
+    assert found.columns == {"a": ("1", "4"), "b": ("2", "5"), "y": ("3", "6")}
+    assert (found.lines, found.blank) == ((3, 6), (1, 4, 7))
