@@ -10,7 +10,6 @@ from engine.data import Batch, DataInfo, Part, Preprocessing, draws
 from engine.data.augment import NOTHING, Augmentation, draw
 from engine.device import Card, Device
 from engine.memory import Array, Shape
-from engine.ops.cuda.launch import launch
 
 SHARE = 8  # images may take one part in so many of a card's memory
 DRAWN = 17  # bytes of a sample's place in an epoch, and of what is drawn for it
@@ -56,6 +55,8 @@ class CardPart:
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """As a Loader's, with the same draws."""
+        from engine.ops.cuda.launch import launch  # only where there is a card
+
         order = draws.order(self._seed, epoch, self._count, self._shuffle)
         drawn = draw(self._augment, self._seed, epoch, order, self._shape)
         with self._card.current():

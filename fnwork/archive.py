@@ -62,6 +62,13 @@ class RunSummary:
         } | self.results
 
 
+def spec_values(run: RunSummary) -> dict[str, Any]:
+    """The keys of the run's spec, dotted, with every value it used."""
+    from fnwork.spec import flatten  # slow to import, and few lists need it
+
+    return flatten(RunReader(run.path).resolved())
+
+
 def summary(folder: Path) -> RunSummary:
     """What is known about the run in `folder`; never raises for a damaged one."""
     reader = RunReader(folder)

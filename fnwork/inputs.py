@@ -13,7 +13,7 @@ from engine.data import Preprocessing
 from engine.errors import InputError
 from fnwork.datasets import columns as table_columns
 from fnwork.datasets import csv_file, npz_set, picture, table_set, text_set
-from fnwork.text import harmless
+from fnwork.text import first_few, harmless
 
 MOST_INPUTS = 256
 MOST_BYTES = 1 << 26
@@ -95,7 +95,8 @@ class Inputs:
         table = csv_file.read(file)
         values, notes = table_set.features(self._preprocessing, table)
         if table.blank:
-            notes = (*notes, f"lines without any value are left out: {_some(table.blank)}")
+            lines = first_few([*map(str, table.blank)], _MOST_LINES)
+            notes = (*notes, f"lines without any value are left out: {lines}")
         self.notes |= dict.fromkeys(f"{file}: {note}" for note in notes)
         return Piece(values, [f"{file}:{line}" for line in table.lines])
 
@@ -150,8 +151,3 @@ def pictures_in(folder: Path) -> list[Path]:
         files = (Path(place, name) for name in sorted(names) if not name.startswith("."))
         found += [file for file in files if file.suffix.lower() in picture.suffixes()]
     return found
-
-
-def _some(lines: Sequence[int]) -> str:
-    """The first few numbers."""
-    return ", ".join(map(str, lines[:_MOST_LINES])) + (" and more" if len(lines) > _MOST_LINES else "")

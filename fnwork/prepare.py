@@ -32,7 +32,7 @@ from fnwork.run_folder import without_none
 from fnwork.spec import Spec
 from fnwork.spec_errors import KeyPath, Problem, SpecError, dotted
 from fnwork.spec_text import parse_text
-from fnwork.text import size
+from fnwork.text import first_few, size
 
 USED, VERSIONS = "used", "versions"  # the tables of resolved.toml that are not of the spec
 
@@ -87,8 +87,7 @@ def cautions(trainer: Trainer) -> Iterator[str]:
     for name, part in parts.items() if data.classes else ():
         counts = np.bincount(part.targets, minlength=len(data.classes)) if part else np.ones(len(data.classes))
         if missing := [repr(label) for label, count in zip(data.classes, counts, strict=True) if not count]:
-            more = f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
-            yield f"the {name} part has no sample of {', '.join(missing[:MOST_NAMED])}{more}"
+            yield f"the {name} part has no sample of {first_few(missing, MOST_NAMED)}"
 
 
 def trainer(spec: Spec, text: str, file: str, data_set: DataSet) -> Trainer:

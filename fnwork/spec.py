@@ -17,21 +17,12 @@ from pydantic_core import PydanticCustomError
 from engine.errors import InputError
 from fnwork.spec_errors import Finding, KeyPath, Problem, SpecError, dotted, nearest, nearest_name, one_of, shown
 from fnwork.spec_rules import check_combinations, check_model, readable_datasets
+from fnwork.spec_size import parse_size
 from fnwork.spec_text import Document, Places, is_set, parse_text, read_text
 
 __all__ = ["Problem", "Spec", "SpecError", "flatten", "parse", "parse_size", "problems", "read", "resolved"]
 
-SIZE_UNITS = {"b": 1} | {f"{p}b": 1000 ** (n + 1) for n, p in enumerate("kmgt")}
-SIZE_UNITS |= {f"{p}ib": 1024 ** (n + 1) for n, p in enumerate("kmgt")}
 NAME_RULE = 'a name of a-z 0-9 . _ - that begins with a letter or digit, such as "fashion-cnn"'
-
-
-def parse_size(text: str) -> int:
-    """Bytes of a size such as "6 GiB", "512MiB" or "1.5 GB"; InputError when it is none."""
-    match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*([A-Za-z]{1,3})\s*", text, flags=re.ASCII)
-    if match and match[2].lower() in SIZE_UNITS and (size := int(float(match[1]) * SIZE_UNITS[match[2].lower()])) > 0:
-        return size
-    raise InputError(f'expected a size such as "6 GiB" or "512 MiB", got {shown(text)}')
 
 
 def _matching(test: Callable[[str], Any]) -> AfterValidator:

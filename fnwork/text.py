@@ -2,7 +2,7 @@
 
 import difflib
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -28,6 +28,12 @@ def _sign(character: str, keep_lines: bool) -> str:
     if code == 0x7F:
         return "\N{SYMBOL FOR DELETE}"
     return _REPLACEMENT if unicodedata.category(character) in _HARMFUL else character
+
+
+def first_few(words: Sequence[str], most: int) -> str:
+    """ "a, b and 3 more": at most so many of the words."""
+    more = f" and {len(words) - most:,} more" if len(words) > most else ""
+    return ", ".join(words[:most]) + more
 
 
 def size(count: float) -> str:

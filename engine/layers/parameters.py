@@ -41,8 +41,8 @@ class _Layout:
 
     def __init__(self, shapes: Sequence[Shape], dtype: np.dtype, operations: Operations) -> None:
         self._shapes, self._dtype, self._operations = shapes, dtype, operations
-        line = operations.memory.alignment // dtype.itemsize
-        self.starts = [*accumulate((-(-prod(shape) // line) * line for shape in shapes), initial=0)]
+        sizes = (operations.memory.rounded(prod(shape) * dtype.itemsize) // dtype.itemsize for shape in shapes)
+        self.starts = [*accumulate(sizes, initial=0)]
 
     def zeros(self, category: str) -> tuple[Array, list[Array]]:
         """The whole, and its parts."""

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from engine.errors import InputError
-from fnwork.archive import RunSummary, summary
+from fnwork.archive import RunSummary, spec_values, summary
 from fnwork.commands.common import (
     archive_of,
     at_a_terminal,
@@ -21,7 +21,7 @@ from fnwork.commands.common import (
 )
 from fnwork.compare import compare as compare_runs
 from fnwork.run_folder import LAST, RunReader
-from fnwork.text import did_you_mean, harmless, size
+from fnwork.text import did_you_mean, first_few, harmless, size
 
 HIGHER_IS_BETTER = ("accuracy", "r2")
 _MOST_KEYS = 16  # that a message names
@@ -86,17 +86,12 @@ def _values(found: list[RunSummary], keys: tuple[str, ...]) -> dict[str, Mapping
     known = {key for run in values.values() for key in run}
     asked = set(keys) - known
     if asked and found:
-        from fnwork.spec import flatten
-
-        values = {run.id: flatten(RunReader(run.path).resolved()) | values[run.id] for run in found}
+        values = {run.id: spec_values(run) | values[run.id] for run in found}
         known = {key for run in values.values() for key in run}
         for key in keys:
             if key not in known:
-                telling = _telling(found, values)
-                more = f" and {len(telling) - _MOST_KEYS} more" if len(telling) > _MOST_KEYS else ""
-                hint = (
-                    did_you_mean(key, known) or f"; there are: {', '.join(map(harmless, telling[:_MOST_KEYS]))}{more}"
-                )
+                telling = [*map(harmless, _telling(found, values))]
+                hint = did_you_mean(key, known) or f"; there are: {first_few(telling, _MOST_KEYS)}"
                 raise InputError(f'no run has a key "{harmless(key)}"{hint}')
     return values
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from engine.errors import InputError
+from fnwork import ending
 from fnwork.archive import Archive
 from fnwork.cli import DONE, RUN_FAILED, STOPPED, let_go
 from fnwork.commands.common import archive_of, figure, made_archive, print_json, run_folder, say, spec_file
@@ -21,7 +22,6 @@ from fnwork.text import harmless
 
 _SHOW_CURSOR = "\x1b[?25h"
 _STOP_SECONDS = 60.0
-_ENDING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")  # of which a system has some
 
 
 def run(arguments: Namespace) -> int:
@@ -99,8 +99,7 @@ def stopping_on_interrupt(owned, note: Callable[[str], None]) -> Iterator[None]:
         # In a thread, because a handler may interrupt the very lock that a request needs.
         threading.Thread(target=lambda: (owned.stop(), note("saving and stopping; Ctrl-C again ends at once"))).start()
 
-    numbers = [getattr(signal, name) for name in _ENDING if hasattr(signal, name)]
-    met = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]  # as nohup has it ignored
+    met = [number for number in ending.SIGNALS if signal.getsignal(number) != signal.SIG_IGN]  # nohup ignores one
     before = {number: signal.signal(number, on_signal) for number in met}
     try:
         yield

@@ -15,7 +15,7 @@ from fnwork.datasets.picture_cache import Decoded
 from fnwork.datasets.picture_tree import Pictures, Tree
 from fnwork.datasets.pixels import fit_images
 from fnwork.datasets.settings import DataSettings, Progress
-from fnwork.text import harmless
+from fnwork.text import first_few, harmless
 
 _SAMPLE_BYTES = np.dtype(np.intp).itemsize + np.dtype(np.int32).itemsize  # its place in the file, and its class
 _NAMED = 3
@@ -86,9 +86,7 @@ def _check_faults(tree: Tree, faults: Mapping[str, Mapping[int, str]]) -> list[s
 
 
 def _listed(pictures: Pictures, broken: Mapping[int, str]) -> str:
-    named = [f"{harmless(pictures.files[place])} ({why})" for place, why in [*broken.items()][:_NAMED]]
-    more = f" and {len(broken) - _NAMED:,} more" if len(broken) > _NAMED else ""
-    return ", ".join(named) + more
+    return first_few([f"{harmless(pictures.files[place])} ({why})" for place, why in broken.items()], _NAMED)
 
 
 def _fingerprint(tree: Tree, decoded: Mapping[str, Decoded], parts: Mapping[str, Part]) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from engine.errors import InputError, nearest
 from fnwork.datasets import picture
 from fnwork.files import reason
-from fnwork.text import harmless
+from fnwork.text import first_few, harmless
 
 PART_NAMES = {
     "train": ("train", "training"),
@@ -190,5 +190,4 @@ def _has_picture_name(name: str) -> bool:
 
 def _listed(names: list[str]) -> str:
     """ "3 (a, b, c)", the first few by name."""
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return f"{len(names):,} ({', '.join(map(harmless, names[:_NAMED]))}{more})"
+    return f"{len(names):,} ({first_few([*map(harmless, names)], _NAMED)})"

@@ -10,24 +10,26 @@ from contextlib import suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from fnwork import ending
+
 if TYPE_CHECKING:
     from fnwork.tui.app import FnworkApp
 
-_NAMES = ("SIGHUP", "SIGTERM", "SIGINT", "SIGBREAK")
-"""Those that this system has are met; in the terminal itself Ctrl+C is a key and no signal."""
 _LEAVING = 3.0
 """Seconds for the screen to be put away, which may never end on a terminal that is gone."""
 
 
 def end_on_signals(app: FnworkApp) -> None:
-    """From now on these signals stop and save the run, wait for its thread, and then end the process."""
+    """From now on these signals stop and save the run, wait for its thread, and then end the process.
+
+    In the terminal itself Ctrl+C is a key and no signal.
+    """
 
     def asked(number: int, frame: FrameType | None) -> None:
         threading.Thread(target=_end, args=(app, number), name="ending", daemon=True).start()
 
-    for name in _NAMES:
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), asked)
+    for number in ending.SIGNALS:
+        signal.signal(number, asked)
 
 
 def _end(app: FnworkApp, number: int) -> None:

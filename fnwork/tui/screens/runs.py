@@ -14,8 +14,8 @@ from textual.widget import Widget
 from textual.widgets import Input, Label, Static
 
 from engine.errors import InputError
-from fnwork.archive import RunSummary
-from fnwork.run_folder import ALIVE_STATES, RunReader
+from fnwork.archive import RunSummary, spec_values
+from fnwork.run_folder import ALIVE_STATES
 from fnwork.text import harmless
 from fnwork.tui import keys
 from fnwork.tui.figures import figure
@@ -145,9 +145,7 @@ class RunsScreen(PlaceScreen):
         values = run.as_dict()
         if not values.keys() >= set(where.keys):
             if run.id not in self._of_specs:
-                from fnwork.spec import flatten  # slow to import, and few comparisons need it
-
-                self._of_specs[run.id] = flatten(RunReader(run.path).resolved())
+                self._of_specs[run.id] = spec_values(run)
             values = {**self._of_specs[run.id], **values}
         return where.test(values)
 
