@@ -347,7 +347,7 @@ async def test_without_colours_everything_is_still_told(
     async with app.run_test() as pilot:
         await watched(pilot, app)
         for words in ("▶ running", "A activations", "━ train", "• validation", "✓ loss", "WGOA▒▒▒", "S▓D"):
-            assert words in shown(app), words
+            await until(pilot, lambda words=words: words in shown(app))
 
 
 async def test_only_the_place_that_is_looked_at_is_drawn(experiments: Path, running: Path) -> None:
