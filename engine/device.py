@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
@@ -64,9 +65,21 @@ class Card(Device):
     def __str__(self) -> str:
         return f"{self.use} {self.name} ({self.uuid}, {self.free / 2**30:.1f} of {self.total / 2**30:.1f} GiB free)"
 
-    def current(self) -> Any:
+    @cached_property
+    def stream(self) -> Any:
+        """Where all work goes but copies: the null stream cannot be recorded."""
+        with self.cupy.cuda.Device(self._number):
+            return self.cupy.cuda.Stream(non_blocking=True)
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
         """A context in which what this thread does goes to the card."""
-        return self.cupy.cuda.Device(int(self.use.removeprefix("cuda:")))
+        with self.cupy.cuda.Device(self._number), self.stream:
+            yield
+
+    @property
+    def _number(self) -> int:
+        return int(self.use.removeprefix("cuda:"))
 
     def budget(self, asked: int) -> int:
         """Never more than is free now, less a tenth for what lies beside the ledger."""

@@ -20,27 +20,18 @@ COMPILE_WORTH = 3e10  # work of an epoch, about a second of the reference, from 
 
 
 @dataclass(frozen=True)
-class LayerForecast:
-    """One layer: its trained numbers, the bytes it keeps from forward to backward, the shape of one output sample."""
-
-    name: str
-    parameters: int
-    saved_bytes: int
-    output_shape: Shape
-    recomputed: bool
-
-
-@dataclass(frozen=True)
 class Forecast:
     """`peak`: bytes by category at the moment of the largest total. `reserved`: what the pool has to have, gaps
     included.
 
-    `work` counts the arithmetic of one micro-batch, `recomputed_work` the part that is done a second time, `calls`
-    the operations. `fallback`: why the reference operations run where compiled ones would pay, or "".
+    `work` counts the arithmetic of one micro-batch of `rows` samples, `recomputed_work` the part that is done a second
+    time, `calls` the operations. `fallback`: why the reference operations run where compiled ones would pay, or "".
+    `learner` is the one on shapes that this was found with.
     """
 
     peak: dict[str, int]
-    layers: tuple[LayerForecast, ...]
+    learner: Learner
+    rows: int
     timeline: tuple[TimelinePoint, ...]
     parameters: int
     reserved: int
@@ -117,7 +108,7 @@ def _run(request: _Request, plan: Plan | str) -> Forecast:
     shape_window(learner, plan, request.rows)
     forwards = [step.block for step in plan if step.action in ("save", "keep", "drop")]
     return Forecast(
-        peak=dict(memory.peak), layers=_layers(learner, plan, request.rows), timeline=tuple(memory.timeline),
+        peak=dict(memory.peak), learner=learner, rows=request.rows, timeline=tuple(memory.timeline),
         parameters=learner.model.parameter_count, reserved=memory.reserved + memory.outside, plan=plan,
         work=operations.flops / micro_batches, calls=operations.calls / micro_batches,
         batch_norm=learner.model.batch_norm, kernels=request.kernels, fallback=request.fallback,
@@ -144,27 +135,6 @@ def _forward_work(learner: Learner, rows: int) -> list[float]:
         operations.flops, last = 0.0, output
     learner.memory.give(last)
     return work
-
-
-def _layers(learner: Learner, plan: Plan, rows: int) -> tuple[LayerForecast, ...]:
-    first = {}
-    for step in plan:
-        first.setdefault(step.block, step.action)
-    made: list[LayerForecast] = []
-    blocks = learner.model.blocks
-    for number, block in enumerate(blocks):
-        saved = first[number] == "save"
-        rebuilt = number > 0 and saved and first[number - 1] == "save" and blocks[number - 1].rebuilds
-        for place, layer in enumerate(block.layers):
-            sizes = {name: spec.nbytes for name, spec in layer.saves(rows).items()}
-            if not saved:
-                sizes = {"input": layer.input_spec(rows).nbytes} if place == 0 and first[number] == "keep" else {}
-            if place == 0 and (number == 0 or rebuilt):
-                sizes.pop("input", None)
-            own = (each for each in learner.model.parameters if each.name.startswith(f"{layer.name}."))
-            parameters = sum(parameter.value.size for parameter in own)
-            made.append(LayerForecast(layer.name, parameters, sum(sizes.values()), layer.output_shape, not saved))
-    return tuple(made)
 
 
 def _block_costs(request: _Request) -> list[BlockCost]:

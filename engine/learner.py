@@ -60,8 +60,11 @@ class Learner:
     """Model, optimizer, loss, loss scale and the data slots over one ledger."""
 
     def __init__(
-        self, tables: Tables, input_shape: Shape, outputs: int, settings: Settings, operations: Operations
-    ) -> None:
+        self, tables: Tables, input_shape: Shape, outputs: int, settings: Settings, operations: Operations,
+        replay: Callable[..., None] = lambda work, *key: work(),
+    ) -> None:  # fmt: skip
+        """`replay(work, inputs, *others)` does work that is the same each time for the same arguments."""
+        self._replay = replay
         self.settings, self.operations, self.memory = settings, operations, operations.memory
         dtypes = (settings.activation_dtype, settings.parameter_dtype)
         builder = Builder(self.memory, operations, settings.seed, *dtypes, outputs)
@@ -81,6 +84,7 @@ class Learner:
         self._sums = self.memory.take((TOTALS + 1,), np.float64, "workspace")
         self.totals = self._sums[:TOTALS]
         operations.fill(self._sums, 0.0)
+        self._place = self.memory.take((2,), np.int64, "workspace")
 
     @on_device
     def accumulate(
@@ -92,7 +96,12 @@ class Learner:
         def loss(outputs: Array) -> Array:
             return self.loss.forward(self.operations, outputs, targets, self.totals, factor)
 
-        self.model.train(inputs, loss, plan, Pass(self.operations, training=True, counter=counter))
+        seed, *place = counter
+        if self.model.draws:
+            for number, value in enumerate(place):
+                self.operations.fill(self._place[number : number + 1], value)
+        run = Pass(self.operations, training=True, seed=seed, place=self._place)
+        self._replay(lambda: self.model.train(inputs, loss, plan, run), inputs, factor)
 
     @on_device
     def update(self, lr: float, last_inputs: Array) -> Update:
@@ -181,7 +190,7 @@ class Learner:
         The last micro-batch runs forward once more, layer by layer; if it is clean, the gradients are searched from
         the loss back.
         """
-        run, layers = Pass(self.operations, training=True, again=True), self.model.layers
+        run, layers = Pass(self.operations, training=True, place=self._place, again=True), self.model.layers
         broken = ""
         for layer, output in zip(layers, chain(layers, inputs, run), strict=True):
             if not self.operations.is_finite(output):

@@ -137,6 +137,7 @@ class Memory:
     bytes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CATEGORIES, 0))
     total: int = 0
     outside: int = 0
+    adopted: int = 0
     timeline: list[TimelinePoint] | None = None
     guard: Callable[[], AbstractContextManager[None]] = nullcontext
 
@@ -193,7 +194,10 @@ class Memory:
         return block.array
 
     def adopt(self, size: int, category: str) -> None:
-        """Enters memory that lives outside the pool, such as the data set itself; a negative size takes it out."""
+        """Enters memory that lives outside the pool, such as the data set itself; a negative size takes it out.
+        `adopted` counts how often.
+        """
+        self.adopted += 1
         self.outside += size
         self._enter(category, size)
 
@@ -215,6 +219,12 @@ class Memory:
         """The ledger by category at the fullest moment since this was last asked for."""
         fullest, self._fullest = self._fullest, {"total": self.total, **self.bytes}
         return {name: fullest[name] for name in CATEGORIES}
+
+    def reach(self, by_category: dict[str, int]) -> None:
+        """Says that the ledger was as full as it once was, by work that is not entered array by array."""
+        total = sum(by_category.values())
+        if total > self._fullest["total"]:
+            self._fullest = {"total": total, **by_category}
 
     def mark(self, operation: str, layer: str) -> None:
         """Adds a point to the timeline when one is being recorded."""

@@ -5,11 +5,12 @@ A block begins at each layer with a matrix product, so a block is what recomputa
 
 import time
 from collections.abc import Callable, Container, Sequence
+from dataclasses import replace
 from typing import Any
 
 from engine.errors import InputError, nearest
 from engine.layers import LAYERS, Builder, FlatParameters, FlatStatistics, Layer, LayerError, Pass, Saved, Tables
-from engine.layers.activation import ReLU
+from engine.layers.activation import Dropout, ReLU
 from engine.layers.block import Block, chain
 from engine.layers.conv import Conv
 from engine.layers.linear import Linear
@@ -50,6 +51,11 @@ class Model:
         return any(isinstance(layer, BatchNorm | Residual) for layer in self.layers)
 
     @property
+    def draws(self) -> bool:
+        """Whether training draws random numbers."""
+        return any(isinstance(layer, Dropout) for layer in self.layers)
+
+    @property
     def arrays(self) -> dict[str, Array]:
         """Weights and running statistics by name: the trained model."""
         weights = {parameter.name: parameter.value for parameter in self.parameters}
@@ -67,7 +73,7 @@ class Model:
         kept.
         """
         memory = run.memory
-        again = Pass(run.operations, run.training, run.counter, again=True)
+        again = replace(run, again=True)
         inputs: dict[int, Array] = {0: x}
         saved: dict[int, list[Saved]] = {}
         seen = 0

@@ -34,6 +34,7 @@ from engine.memory import BudgetExceeded, Memory
 from engine.ops import Operations, kernels_named
 from engine.precision import FLOOR
 from engine.progress import Progress
+from engine.replay import Replay
 from engine.schedule import learning_rate
 from engine.settings import Settings
 from engine.state import State
@@ -85,7 +86,8 @@ class Trainer:
         self.memory.guard = self.device.guard(self.memory)
         operations = Operations(self.memory, kernels_named(self.forecast.kernels))
         with self.memory.guard():
-            self._learner = Learner(*self.network, settings, operations)
+            replay = (Replay(self.device, self.memory),) if self.device.is_cuda else ()
+            self._learner = Learner(*self.network, settings, operations, *replay)
             if isinstance(first := self._learner.model.layers[0], Whiten):
                 first.fit(data.train.inputs, data.preprocessing.pixel_table(np.dtype(np.float32)))
             self._feed = Feed(data, self._learner, self.device, settings.seed, self._augment, data_bytes > 0)
@@ -205,7 +207,7 @@ class Trainer:
             values |= self.evaluate("validation")
         seconds, rate = progress.seconds, progress.samples / max(progress.seconds, 1e-9)
         speed = {"seconds": seconds, "data_wait": _share(progress.waited, seconds), "samples_per_s": rate}
-        if self.forecast.recomputed_work:
+        if self.forecast.recomputed_work and not self.device.is_cuda:
             speed["recompute"] = _share(self._learner.model.recompute_seconds, seconds)
             self._learner.model.recompute_seconds = 0.0
         better = progress.enter_epoch(values)

@@ -12,6 +12,7 @@ from engine.model import chain
 from engine.ops import reference
 from engine.ops.operation import Operation
 from engine.ops.shapes import ShapeOperations
+from fnwork.layer_forecast import layer_forecasts
 from fnwork.prepare import Premises
 
 
@@ -39,7 +40,7 @@ def rows(at: Premises, forecast: Forecast) -> Sequence[LayerRow]:
     operations.memory.give(last)
     return [
         LayerRow(known.name, types[type(layer)], known.output_shape, known.parameters, count, known.saved_bytes)
-        for layer, count, known in zip(layers, counts, forecast.layers, strict=True)
+        for layer, count, known in zip(layers, counts, layer_forecasts(forecast), strict=True)
     ]
 
 

@@ -1,5 +1,7 @@
 """ReLU, GELU, SiLU and dropout."""
 
+from typing import Any
+
 from engine.layers.base import Layer, LayerError, Pass, Saved
 from engine.memory import Array, ArraySpec
 from engine.ops.packing import packed_mask
@@ -63,12 +65,15 @@ class Dropout(Layer):
             raise LayerError(f"dropout: rate must lie between 0 and 1 (1 excluded), got {rate}")
         self.rate = rate
 
+    def _draws(self, run: Pass) -> dict[str, Any]:
+        return {"rate": self.rate, "seed": run.seed, "layer": self.index}
+
     def forward(self, x: Array, run: Pass, saved: Saved | None) -> Array:
         if not run.training or not self.rate:
             return self.apply(run, run.operations.copy, x)
-        return self.apply(run, run.operations.dropout, x, rate=self.rate, counter=(*run.counter, self.index))
+        return self.apply(run, run.operations.dropout, x, run.place, **self._draws(run))
 
     def backward(self, grad: Array, run: Pass, saved: Saved) -> Array | None:
         if self.rate:
-            run.operations.dropout(grad, grad, rate=self.rate, counter=(*run.counter, self.index))
+            run.operations.dropout(grad, run.place, grad, **self._draws(run))
         return grad if grad.dtype == self.input_dtype else self.apply_backward(run, run.operations.copy, grad)

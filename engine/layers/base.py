@@ -33,12 +33,14 @@ class Pass:
     """What one forward or backward pass over a micro-batch carries along.
 
     `training`: batch statistics and dropout are on. `again`: this forward pass is a recomputation, nothing may move a
-    second time. `counter` = (seed, epoch, micro-batch) keys the draws. `hold`: the output will be kept for backward.
+    second time. `seed` and `place` = (epoch, micro-batch), an array, key the draws. `hold`: the output will be kept for
+    backward.
     """
 
     operations: Operations
     training: bool
-    counter: tuple[int, int, int] = (0, 0, 0)
+    seed: int = 0
+    place: Array = None
     again: bool = False
     hold: bool = False
 

@@ -25,13 +25,14 @@ def check(arguments: Namespace) -> int:
 
 def forecast(arguments: Namespace) -> int:
     from fnwork import prepare, spec
+    from fnwork.layer_forecast import layer_forecasts
     from fnwork.spec_set import blaming
 
     path = spec_file(arguments)
     read, text = spec.read(path, arguments.set)
     with blaming(path, arguments.set):
         found = prepare.forecast(read, text, str(path), path.parent)
-    fixed = prepare.fixed(read, found)
+    fixed, by_layer = prepare.fixed(read, found), layer_forecasts(found)
     recomputed = found.recomputed_work / found.work
     if arguments.json:
         print_json(
@@ -46,7 +47,7 @@ def forecast(arguments: Namespace) -> int:
                         "saved_bytes": layer.saved_bytes,
                         "output_shape": list(layer.output_shape),
                     }
-                    for layer in found.layers
+                    for layer in by_layer
                 ],
                 "fixed": fixed,
                 "recompute": recomputed,
@@ -64,7 +65,7 @@ def forecast(arguments: Namespace) -> int:
     if budget:
         verdict = "fits in" if total <= budget else "is over"
         print(f"\nthe peak {verdict} the budget of {size(budget)}: {100 * total / budget:.0f}%")
-    largest = max((layer.saved_bytes for layer in found.layers), default=0)
+    largest = max((layer.saved_bytes for layer in by_layer), default=0)
     print()
     print_table(
         ["layer", "output", "parameters", "kept for backward", ""],
@@ -76,7 +77,7 @@ def forecast(arguments: Namespace) -> int:
                 size(layer.saved_bytes),
                 _bar(layer.saved_bytes, largest),
             ]
-            for layer in found.layers
+            for layer in by_layer
         ],
     )
     print(f"\n{found.parameters:,} parameters")

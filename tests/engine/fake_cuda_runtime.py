@@ -50,7 +50,22 @@ class NVMLError(Exception):
 
 
 class Array(np.ndarray):
-    """An array of a card."""
+    """An array of a card. What makes new arrays takes memory of the pool (none here, but its hook hears of it)."""
+
+    runtime: FakeRuntime
+
+    @property
+    def data(self) -> SimpleNamespace:
+        return SimpleNamespace(ptr=self.ctypes.data)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
+        plain = [each.view(np.ndarray) if isinstance(each, Array) else each for each in inputs]
+        if out is not None:
+            options["out"] = tuple(each.view(np.ndarray) if isinstance(each, Array) else each for each in out)
+        else:
+            self.runtime.give(self.runtime.take(0))
+        made = getattr(ufunc, method)(*plain, **options)
+        return made.view(Array) if isinstance(made, np.ndarray) else made
 
     def get(self) -> np.ndarray:
         return np.array(self)
@@ -79,6 +94,13 @@ class Stream:
         self.queue.popleft()
         return True
 
+    def __enter__(self) -> Stream:
+        self._runtime.entered.append(self)
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        assert self._runtime.entered.pop() is self
+
     def wait_event(self, event: Event) -> None:
         record = event.latest
         self.queue.append(lambda: record is None or record.done)
@@ -96,7 +118,7 @@ class Event:
 
     def record(self, stream: Stream | None = None) -> None:
         self.latest = place = SimpleNamespace(done=False)
-        (stream or self._runtime.null).queue.append(lambda: setattr(place, "done", True))
+        (stream or self._runtime.entered[-1]).queue.append(lambda: setattr(place, "done", True))
 
 
 def pick(grid: tuple[int, ...], block: tuple[int, ...], arguments: Sequence[Any]) -> None:
@@ -125,7 +147,7 @@ class FakeRuntime:
         self.random = random.Random(seed)
         self.streams: list[Stream] = []
         self.log: list[tuple[str, Any]] = []
-        self.null = Stream(self)
+        self.entered = [Stream(self)]  # the null stream at first
         self.limits: dict[int, int] = {}
         self.pooled: dict[int, tuple[int, int]] = {}
         self._local = threading.local()
@@ -136,6 +158,7 @@ class FakeRuntime:
 
     def install(self, patch: pytest.MonkeyPatch) -> FakeRuntime:
         """Puts the modules where `import` finds them."""
+        patch.setattr(Array, "runtime", self, raising=False)
         patch.setitem(sys.modules, "cupy", self.module)
         for kept in ("_module", "_kernel"):  # those of another module of that name
             patch.setattr(launch, kept, cache(getattr(launch, kept).__wrapped__))
@@ -146,6 +169,11 @@ class FakeRuntime:
     def current(self) -> int:
         """CUDA's number of this thread's card."""
         return getattr(self._local, "number", 0)
+
+    @property
+    def computing(self) -> Stream:
+        """The stream that a card computes on: the first that was made beside the null stream."""
+        return self.streams[1]
 
     def drain(self, wanted: Stream) -> None:
         """Works until a stream is done, one item of any stream at a time; an item that is never ready is a deadlock."""

@@ -63,7 +63,7 @@ class Lab:
         self.base = dict(self.memory.bytes)
 
     def run(self, **options: Any) -> Pass:
-        return Pass(self.operations, **{"training": True, "counter": (5, 1, 2), **options})
+        return Pass(self.operations, **{"training": True, "seed": 5, "place": np.array([1, 2]), **options})
 
     def take(self, values: np.ndarray, category: str = "activations", dtype: Any = None) -> np.ndarray:
         array = self.memory.take(values.shape, dtype or self.layer.input_dtype, category)

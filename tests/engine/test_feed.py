@@ -46,7 +46,7 @@ def expected(data: DataSet, epoch: int, start: int = 0) -> list[tuple[np.ndarray
 
 def launch(runtime: FakeRuntime, batch: Batch, seen: list[tuple[np.ndarray, np.ndarray]]) -> None:
     """Work on a batch, which begins some time later."""
-    runtime.null.queue.append(lambda: seen.append((batch.inputs.get(), batch.targets.get())))
+    runtime.computing.queue.append(lambda: seen.append((batch.inputs.get(), batch.targets.get())))
 
 
 def check(seen: list[tuple[np.ndarray, np.ndarray]], wanted: list[tuple[np.ndarray, np.ndarray]]) -> None:
@@ -69,8 +69,8 @@ def test_every_batch_is_whole_when_it_is_computed_from(
             assert batch.count == len(batch.inputs) == len(batch.targets)
             launch(runtime, batch, seen)
             if number % window == window - 1:
-                runtime.drain(runtime.null)
-        runtime.drain(runtime.null)
+                runtime.drain(runtime.computing)
+        runtime.drain(runtime.computing)
     feed.close()
     check(seen, expected(data, 1) + expected(data, 2))
 
@@ -85,16 +85,16 @@ def test_the_next_batch_arrives_while_the_card_computes(data: DataSet, runtime: 
     batches = feed.training(1, 0)
     for number in range(4):
         batch = next(batches)
-        while runtime.null.step():  # the batch before is done with
+        while runtime.computing.step():  # the batch before is done with
             pass
         launch(runtime, batch, seen)
-        copies = next(stream for stream in runtime.streams if stream is not runtime.null)
+        copies = runtime.streams[-1]
         while copies.step():  # all that can happen beside the computing, which stands still
             pass
         assert not copies.queue
         slot = feed._copies._arrays[(number + 1) % 2][0]
         np.testing.assert_array_equal(slot, wanted[number + 1][0])
-    assert len(seen) == 3 and len(runtime.null.queue) == 1
+    assert len(seen) == 3 and len(runtime.computing.queue) == 1
     feed.close()
 
 
@@ -102,7 +102,7 @@ def test_the_host_never_waits_for_the_computing(data: DataSet, runtime: FakeRunt
     feed, seen = feed_of(data, "cuda"), []
     for batch in feed.training(1, 0):
         launch(runtime, batch, seen)
-    assert runtime.log and all(stream is not runtime.null for _, stream in runtime.log)
+    assert runtime.log and all(stream is not runtime.computing for _, stream in runtime.log)
     assert len(seen) < 30 / ROWS  # the last ones are still to be done
 
 
@@ -113,7 +113,7 @@ def test_other_batches_in_between_take_nothing_away(data: DataSet, runtime: Fake
     def work(batches: Iterator[Batch], most: int) -> None:
         for _, batch in zip(range(most), batches, strict=False):
             launch(runtime, batch, seen)
-        runtime.drain(runtime.null)
+        runtime.drain(runtime.computing)
 
     work(feed.training(1, 0), 3)
     work(feed.in_order("validation"), 2)
@@ -137,7 +137,7 @@ def test_images_on_the_card_and_others_from_the_host_take_turns(data: DataSet, r
     def work(batches: Iterator[Batch], most: int) -> None:
         for _, batch in zip(range(most), batches, strict=False):
             launch(runtime, batch, seen)
-            runtime.drain(runtime.null)
+            runtime.drain(runtime.computing)
 
     work(feed.training(1, 0), 3)
     work(feed.of(data.test.inputs), 1)  # whose next batch is being copied

@@ -15,6 +15,7 @@ from engine.ops import operation as pieces
 from engine.ops.reference import basic, convolution, update
 from engine.trainer import Settings, Trainer
 from fnwork.fit import advise
+from fnwork.layer_forecast import layer_forecasts
 
 PRESETS = {
     "mlp on a table": ("mlp", {"hidden": 24, "dropout": 0.1}, table(22)),
@@ -150,17 +151,17 @@ def test_timeline_and_layers_tell_the_same_story(small_scratch: None) -> None:
     settings = Settings(micro_batch=4)
     made = forecast(layers, data.input_shape, data.outputs, settings)
     trainer = Trainer(layers, data, settings, device="cpu")
-    assert made.parameters == trainer.parameter_count == sum(layer.parameters for layer in made.layers)
-    assert [layer.name for layer in made.layers][:3] == ["residual1", "residual2", "residual3"]
-    assert made.layers[-1].output_shape == (3,)
+    assert made.parameters == trainer.parameter_count == sum(layer.parameters for layer in layer_forecasts(made))
+    assert [layer.name for layer in layer_forecasts(made)][:3] == ["residual1", "residual2", "residual3"]
+    assert layer_forecasts(made)[-1].output_shape == (3,)
     assert max(point.total for point in made.timeline) <= made.peak["total"]
     assert all(point.total == sum(point.by_category.values()) for point in made.timeline)
     operations = [(point.operation, point.layer) for point in made.timeline]
     assert operations.index(("forward", "linear1")) < operations.index(("backward", "linear1"))
-    kept = sum(layer.saved_bytes for layer in made.layers)
+    kept = sum(layer.saved_bytes for layer in layer_forecasts(made))
     base = made.timeline[-1].by_category["activations"]
     held = max(point.by_category["activations"] for point in made.timeline) - base
-    assert abs(held - kept) < 64 * 4 * len(made.layers)
+    assert abs(held - kept) < 64 * 4 * len(layer_forecasts(made))
 
 
 def test_automatic_plans_fit_wherever_a_regular_one_does(small_scratch: None) -> None:

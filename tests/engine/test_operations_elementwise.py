@@ -221,7 +221,7 @@ def test_global_average_of_large_half_precision_images(operations: Operations) -
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
 def test_dropout_keeps_the_mean_and_the_share(operations: Operations, dtype: str, rate: float) -> None:
     x, out = np.ones((400, 31), dtype), nothing((400, 31), dtype)
-    operations.dropout(x, out, rate=rate, counter=(1, 2, 3, 4))
+    operations.dropout(x, np.array([2, 3]), out, rate=rate, seed=1, layer=4)
     values = out.astype(np.float64)
     np.testing.assert_allclose(values[values != 0], 1 / (1 - rate), rtol=STORAGE[dtype])
     deviation = np.sqrt(rate * (1 - rate) / x.size)
@@ -235,11 +235,12 @@ def test_dropout_depends_on_its_counter_alone(operations: Operations, piece_byte
     drawn = {}
     for counter in [(1, 2, 3, 4), (0, 2, 3, 4), (1, 0, 3, 4), (1, 2, 0, 4), (1, 2, 3, 0)]:
         out = x.copy()
-        operations.dropout(out, out, rate=0.5, counter=counter)
+        place, options = np.array(counter[1:3]), {"rate": 0.5, "seed": counter[0], "layer": counter[3]}
+        operations.dropout(out, place, out, **options)
         drawn[counter] = out.tobytes()
         for dtype in ("f4", "f2"):
             other = nothing(x.shape, dtype)
-            operations.dropout(x.astype(dtype), other, rate=0.5, counter=counter)
+            operations.dropout(x.astype(dtype), place, other, **options)
             np.testing.assert_array_equal(other, out)
     assert len(set(drawn.values())) == len(drawn)
     first = np.frombuffer(drawn[1, 2, 3, 4]).reshape(x.shape)

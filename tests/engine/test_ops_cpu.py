@@ -277,9 +277,9 @@ def test_elementwise(random, shape, stored):
 def test_dropout_draws_what_numpy_draws(random, shape, stored, rate):
     x = normal(random, shape, stored)
     x.reshape(-1)[0] = np.nan
-    counter = (2**40 + 7, 5, 123_456, 17)
-    fast, slow = compare("dropout", x, np.empty_like(x), changed=[1], dtype=stored, rate=rate, counter=counter)
-    np.testing.assert_array_equal(fast[1], slow[1])
+    place, options = np.array([5, 123_456]), {"rate": rate, "seed": 2**40 + 7, "layer": 17}
+    fast, slow = compare("dropout", x, place, np.empty_like(x), changed=[2], dtype=stored, **options)
+    np.testing.assert_array_equal(fast[2], slow[2])
 
 
 @pytest.mark.parametrize("decoupled", [False, True])

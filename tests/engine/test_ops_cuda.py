@@ -185,8 +185,10 @@ def test_relu_and_averages(random, shape, stored):
 @pytest.mark.parametrize("rate", [0.0, 0.25, 0.9])
 def test_dropout_draws_what_numpy_draws(random, stored, counter, rate):
     x = normal(random, (6, 7, 31), stored)
-    _, found, _ = on_the_card("dropout", x, np.zeros_like(x), rate=rate, counter=counter)
-    _, expected, _ = run(reference, "dropout", x, np.zeros_like(x), rate=rate, counter=counter)
+    seed, *place, layer = counter
+    arrays, options = (x, np.array(place), np.zeros_like(x)), {"rate": rate, "seed": seed, "layer": layer}
+    *_, found, _ = on_the_card("dropout", *arrays, **options)
+    *_, expected, _ = run(reference, "dropout", *arrays, **options)
     np.testing.assert_array_equal(found, expected)
 
 

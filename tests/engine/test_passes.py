@@ -171,7 +171,8 @@ def test_each_layer_keeps_what_it_declares(mode: str) -> None:
     base = dict(memory.bytes)
     trained.targets[0][...] = 0
     trained.inputs[0][...] = batch(8)[0]
-    trained.model.train(trained.inputs[0], look, keep_all(BLOCKS), Pass(trained.operations, training=True))
+    run = Pass(trained.operations, training=True, place=np.array([0, 0]))
+    trained.model.train(trained.inputs[0], look, keep_all(BLOCKS), run)
     declared = 0
     for number, block in enumerate(trained.model.blocks):
         for place, layer in enumerate(block.layers):

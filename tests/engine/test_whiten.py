@@ -9,6 +9,7 @@ from laboratory import images
 
 from engine.data import DataSet, Part
 from engine.trainer import Settings, Trainer
+from fnwork.layer_forecast import layer_forecasts
 
 LAYERS = [
     {"type": "whiten"},
@@ -87,8 +88,8 @@ def test_training_leaves_the_filters_alone(mode: str) -> None:
     after = made.state().arrays
     assert (after["model.conv1.weight"] != arrays["model.conv1.weight"]).any()
     assert not [name for name in after if "whiten" in name and not name.startswith("model.")]
-    assert made.parameter_count == sum(layer.parameters for layer in made.forecast.layers)
-    assert made.forecast.layers[0].parameters == 0
+    assert made.parameter_count == sum(layer.parameters for layer in layer_forecasts(made.forecast))
+    assert layer_forecasts(made.forecast)[0].parameters == 0
 
 
 def test_the_filters_are_stored_and_come_back() -> None:

@@ -6,6 +6,7 @@ from engine import zoo
 from engine.errors import InputError
 from engine.forecast import forecast
 from engine.settings import Settings
+from fnwork.layer_forecast import layer_forecasts
 
 
 def parameters(preset: str, shape: tuple[int, ...], **options: object) -> int:
@@ -53,7 +54,7 @@ def test_attention_adds_little(kind: str, of_128: int, of_256: int) -> None:
 
 def test_shapes_of_air() -> None:
     made = forecast(zoo.layers("air"), (32, 32, 3), 10, Settings(micro_batch=2))
-    shapes = {layer.name: layer.output_shape for layer in made.layers}
+    shapes = {layer.name: layer.output_shape for layer in layer_forecasts(made)}
     wanted = {"whiten1": (31, 31, 24), "conv2": (15, 15, 64), "conv4": (7, 7, 256), "conv6": (3, 3, 256)}
     assert {name: shapes[name] for name in wanted} == wanted
     assert (shapes["max_pool4"], shapes["linear1"]) == ((1, 1, 256), (10,))
@@ -61,7 +62,7 @@ def test_shapes_of_air() -> None:
 
 def test_shapes_of_the_reference_networks() -> None:
     made = forecast(zoo.layers("res3"), (128, 128, 3), 10, Settings(micro_batch=2))
-    shapes = {layer.name: layer.output_shape for layer in made.layers}
+    shapes = {layer.name: layer.output_shape for layer in layer_forecasts(made)}
     assert (shapes["residual1"], shapes["residual6"], shapes["residual15"]) == (
         (64, 64, 32),
         (32, 32, 64),

@@ -12,6 +12,7 @@ import test_ops_cuda_training
 from laboratory import images, of_kind
 
 from engine import zoo
+from engine.state import State
 from engine.trainer import Settings, Trainer
 from tests.bench.workloads import WORKLOADS, made_up
 
@@ -34,6 +35,34 @@ def test_a_run_equals_that_of_the_cpu(mode: str) -> None:
     _, expected = trained("cpu", "fp32", kernels="reference")
     for ours, theirs in zip(found, expected, strict=True):
         assert ours["train_loss"] == pytest.approx(theirs["train_loss"], abs=0.005 if mode == "fp32" else 0.04)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_run_repeats_itself_to_the_bit_and_is_recorded(mode: str) -> None:
+    trainer, first = trained("cuda", mode, kernels="cuda")
+    assert any(graph for graph, _ in trainer._learner._replay._kept.values())
+    _, second = trained("cuda", mode, kernels="cuda")
+    assert [each["train_loss"] for each in first] == [each["train_loss"] for each in second]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_run_resumes_to_the_bit(mode: str) -> None:
+    def new() -> Trainer:
+        settings = Settings(
+            micro_batch=8, accumulate=2, epochs=3, lr=2e-3, mode=mode, loss_scale=1024.0, kernels="cuda"
+        )
+        return Trainer(RES3, images(90, (24, 24, 3)), settings, "cuda")
+
+    whole, losses, states = new(), [], []
+    for event in whole.run():
+        if event.kind == "step":
+            losses.append(event.values["loss"])
+            if len(losses) == 7:
+                state = whole.state()
+                states.append(State({name: array.copy() for name, array in state.arrays.items()}, state.values))
+    again = new()
+    again.load_state(states[0])
+    assert [event.values["loss"] for event in again.run() if event.kind == "step"] == losses[7:]
 
 
 @pytest.mark.parametrize("mode", MODES)

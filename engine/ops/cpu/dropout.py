@@ -34,9 +34,9 @@ def _dropout(x, out, factor, numbers, first, last):
         store_until(out, at, last, keep_bits(load_until(x, at, last) * splat(factor), np.uint8(bits)))
 
 
-@compiled(reference.dropout, lambda x, out, **options: [])
-def dropout(x: Array, out: Array, *, rate: float, counter: tuple[int, int, int, int], work: Scratch) -> None:
+@compiled(reference.dropout, lambda x, place, out, **options: [])
+def dropout(x: Array, place: Array, out: Array, *, rate: float, seed: int, layer: int, work: Scratch) -> None:
     """As the reference."""
     least = ceil(float(np.float32(rate)) * 2**24)
-    numbers = tuple(map(np.uint64, (*counter, least)))
+    numbers = tuple(map(np.uint64, (seed, *place, layer, least)))
     in_parallel(_dropout, ranges(x), flat(x), flat(out), np.float32(1.0 / (1.0 - rate)), numbers)

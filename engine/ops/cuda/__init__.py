@@ -15,7 +15,15 @@ from engine.ops.cuda.convolution import (
     linear_weight_gradient,
 )
 from engine.ops.cuda.normalization import batch_norm, batch_norm_backward, channel_statistics, enter_statistics
-from engine.ops.cuda.passes import cross_entropy, dropout, max_pool, max_pool_backward, relu, relu_backward
+from engine.ops.cuda.passes import (
+    cross_entropy,
+    dropout,
+    max_pool,
+    max_pool_backward,
+    relu,
+    relu_backward,
+    summarise,
+)
 from engine.ops.cuda.update import adam_update, square_sum
 
 

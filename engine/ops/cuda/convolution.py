@@ -1,4 +1,5 @@
-"""Convolution and the fully connected product: columns of some images or rows at a time, multiplied by cuBLAS.
+"""Convolution and the fully connected product: columns of some images or rows at a time, multiplied by cuBLAS; images
+in half precision by cuDNN where it can.
 
 Where the output (or the gradient by it) is float16 the product is one of halves, summed in float32; else all of it is
 float32.
@@ -9,7 +10,8 @@ from itertools import product as pairs
 
 from engine.memory import Array, ArraySpec, Scratch
 from engine.ops import reference
-from engine.ops.cuda.launch import launch, product
+from engine.ops.cuda.cudnn import convolution
+from engine.ops.cuda.launch import HALF, launch, product
 from engine.ops.cuda.normalization import partial_sums, sum_rows
 from engine.ops.operation import operation, slices
 
@@ -59,6 +61,21 @@ def _correlate(source: Array, weights: Array, bias: Array | None, out: Array, wo
         product(columns, matrix, target, add=bias is not None)
 
 
+def _halves(*arrays: Array) -> bool:
+    """Whether these are images in half precision."""
+    return all(len(each.shape) == 4 and each.dtype == HALF for each in arrays)
+
+
+def _by_cudnn(kind: str, x: Array, weight: Array, out: Array, work: Scratch, **geometry: int) -> bool:
+    """Whether it could; with the weights rounded to halves."""
+    if not _halves(x, out):
+        return False
+    columns, matrix = work
+    rounded = matrix.reshape(weight.shape)
+    rounded[...] = weight
+    return convolution(kind, x, rounded, out, columns, **geometry)
+
+
 def _workspace(source: Array, weight: Array, out: Array, stride: int = 1) -> list[ArraySpec]:
     source, weight, out = _images(source, weight, out)
     matrix = ArraySpec((weight.size // out.shape[3], out.shape[3]), out.dtype)
@@ -69,7 +86,13 @@ def _workspace(source: Array, weight: Array, out: Array, stride: int = 1) -> lis
 def convolve(
     x: Array, weight: Array, bias: Array | None, out: Array, *, stride: int = 1, padding: int = 0, work: Scratch
 ) -> None:
-    """As the reference, and the fully connected product; a bias is rounded to the dtype of `out` before it is added."""
+    """As the reference, and the fully connected product; a bias may be rounded to the dtype of `out` before it is
+    added.
+    """
+    if _by_cudnn("conv_fprop", x, weight, out, work, stride=stride, padding=padding):
+        if bias is not None:
+            out += bias
+        return
     x, weight, out = _images(x, weight, out)
     _correlate(x, weight.transpose(1, 2, 3, 0), bias, out, work, stride, 1, padding)
 
@@ -83,6 +106,8 @@ def convolve_input_gradient(
     grad: Array, weight: Array, out: Array, *, stride: int = 1, padding: int = 0, work: Scratch
 ) -> None:
     """As the reference, and that of the fully connected product."""
+    if _by_cudnn("conv_dgrad", out, weight, grad, work, stride=stride, padding=padding):
+        return
     grad, weight, out = _images(grad, weight, out)
     flipped = weight[:, ::-1, ::-1].transpose(1, 2, 0, 3)
     _correlate(grad, flipped, None, out, work, 1, stride, len(flipped) - 1 - padding)
@@ -91,9 +116,10 @@ def convolve_input_gradient(
 def _weight_gradient_workspace(
     x: Array, grad: Array, weight_grad: Array, bias_grad: Array | None, stride: int = 1, padding: int = 0
 ) -> list[ArraySpec]:
+    rounded = [ArraySpec(weight_grad.shape, HALF)] * _halves(x, grad)
     x, grad, weight_grad = _images(x, grad, weight_grad)
     sums = [] if bias_grad is None else [partial_sums(grad, grad.shape[3])]
-    return [_columns(x, grad, weight_grad.shape[1], stride), *sums]
+    return [_columns(x, grad, weight_grad.shape[1], stride), *rounded, *sums]
 
 
 @operation(_weight_gradient_workspace, reference.convolve_weight_gradient.flops)
@@ -102,12 +128,16 @@ def convolve_weight_gradient(
     *, stride: int = 1, padding: int = 0, work: Scratch,
 ) -> None:  # fmt: skip
     """As the reference, and that of the fully connected product."""
+    scratch, *rounded = work
+    if bias_grad is not None:
+        sum_rows(grad, rounded.pop(), None, bias_grad)
+    if rounded and convolution("conv_wgrad", x, *rounded, grad, scratch, stride=stride, padding=padding):
+        weight_grad += rounded[0]
+        return
     x, grad, weight_grad = _images(x, grad, weight_grad)
     total = weight_grad.reshape(len(weight_grad), -1)
-    for columns, upstream in _pieces(x, grad, work[0], weight_grad.shape[1], stride, 1, padding):
+    for columns, upstream in _pieces(x, grad, scratch, weight_grad.shape[1], stride, 1, padding):
         product(upstream, columns, total, a_transposed=True, add=True)
-    if bias_grad is not None:
-        sum_rows(grad, work[1], None, bias_grad)
 
 
 linear, linear_input_gradient, linear_weight_gradient = convolve, convolve_input_gradient, convolve_weight_gradient

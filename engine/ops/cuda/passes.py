@@ -1,15 +1,15 @@
 """Passes over flat memory, and what is one of them on a card: pooling and the loss of classification."""
 
 from engine.memory import Array, Scratch
+from engine.ops import reference
 from engine.ops.cuda.launch import launch
-from engine.ops.operation import operation
+from engine.ops.operation import Operation, operation
 
 
 @operation()
-def dropout(x: Array, out: Array, *, rate: float, counter: tuple[int, int, int, int], work: Scratch) -> None:
+def dropout(x: Array, place: Array, out: Array, *, rate: float, seed: int, layer: int, work: Scratch) -> None:
     """As the reference, with the same draws."""
-    seed, epoch, step, layer = counter
-    launch("dropout", x.size, x, out, rate, seed, layer, step, epoch, each=8)
+    launch("dropout", x.size, x, out, place, rate, seed, layer, each=8)
 
 
 def _pool(large: Array, small: Array, positions: Array | None, size: int, backward: int) -> None:
@@ -31,6 +31,17 @@ def max_pool_backward(positions: Array, grad: Array, out: Array, *, size: int, w
     if out.shape[1] % size or out.shape[2] % size:
         out[...] = 0
     _pool(out, grad, positions, size, 1)
+
+
+def _means(x: Array, out: Array, *, work: Scratch) -> None:
+    launch("means", out.size, x.size // out.size, x.shape[3], x, out)
+
+
+# means over positions alone have a kernel
+summarise = Operation(
+    _means, lambda x, out: (), reference.summarise.flops,
+    lambda x, out: out.shape == (x.shape[0], x.shape[3]), reference.summarise,
+)  # fmt: skip
 
 
 @operation()

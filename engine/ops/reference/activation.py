@@ -108,15 +108,16 @@ def silu_backward(x: Array, grad: Array, out: Array, *, work: Scratch) -> None:
         xp.multiply(slope, upstream, out=target)
 
 
-@operation(workspace=lambda x, out, *, rate, counter: piece_scratch(x, np.float32, np.bool_))
-def dropout(x: Array, out: Array, *, rate: float, counter: tuple[int, int, int, int], work: Scratch) -> None:
+@operation(workspace=lambda x, place, out, **options: piece_scratch(x, np.float32, np.bool_))
+def dropout(x: Array, place: Array, out: Array, *, rate: float, seed: int, layer: int, work: Scratch) -> None:
     """out = x / (1 - rate) where the draw keeps the element, else 0 (out may be x itself); the gradient is the same
     map.
 
-    The draws depend on `counter` = (seed, epoch, step, layer) alone, so nothing is saved: backward draws them again.
+    The draws depend on `seed`, `layer` and `place` = (epoch, step), int64, alone, so nothing is saved: backward draws
+    them again.
     """
     xp = array_module(x)
-    seed, epoch, step, layer = counter
+    epoch, step = map(int, place)
     draws = np.random.Generator(np.random.Philox(key=[seed, layer], counter=[0, 0, step, epoch]))
     factor = compute_dtype(x).type(1.0 / (1.0 - rate))
     host = work[0] if xp is np else np.empty(work[0].shape, np.float32)

@@ -121,5 +121,5 @@ def average_pool_backward(grad: Array, out: Array, *, size: int, work: Scratch) 
 @operation()
 def global_average_backward(grad: Array, out: Array, *, work: Scratch) -> None:
     """out (N, H, W, C) = grad / (H * W) everywhere."""
-    share = grad * compute_dtype(grad).type(1.0 / (out.shape[1] * out.shape[2]))
-    out[...] = share[:, None, None, :]
+    share = compute_dtype(grad).type(1.0 / (out.shape[1] * out.shape[2]))
+    array_module(grad).multiply(grad[:, None, None, :], share, out=out)

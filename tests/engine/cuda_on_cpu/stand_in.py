@@ -3,7 +3,7 @@
 import ctypes
 import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -11,13 +11,53 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cuda_on_cpu import fake_cudnn
 from cuda_on_cpu.build import library
-from engine.ops.cuda import launch
+from cuda_on_cpu.fake_cudnn import STREAM
+from engine.ops.cuda import cudnn, launch
 
 REAL_16F, REAL_32F = 2, 0
 DTYPES = {REAL_16F: np.float16, REAL_32F: np.float32}
 COMPUTE_32F = 68
 FAILURES = {-1: "number of arguments", -2: "barrier that some threads do not reach"}
+
+
+class RecordingStream:
+    """The stream all work goes to: at once, or to where it is recorded."""
+
+    ptr = STREAM
+
+    def __init__(self) -> None:
+        self.recorded: list[Callable[[], Any]] | None = None
+        self.launched = 0
+        self.allocated: Callable[[], None] = lambda: None  # is told when something takes memory
+
+    def do(self, work: Callable[[], Any]) -> None:
+        if self.recorded is None:
+            work()
+        else:
+            self.recorded.append(work)
+
+    def begin_capture(self) -> None:
+        assert self.recorded is None
+        self.recorded = []
+
+    def end_capture(self) -> SimpleNamespace:
+        work, self.recorded = self.recorded, None
+
+        def launch(stream: RecordingStream) -> None:
+            assert stream is self
+            self.launched += 1
+            for each in work:
+                each()
+
+        return SimpleNamespace(launch=launch)
+
+    def synchronize(self) -> None:
+        assert self.recorded is None
+
+
+stream = RecordingStream()
 
 
 class CardArray(np.ndarray):
@@ -27,10 +67,26 @@ class CardArray(np.ndarray):
     def data(self) -> SimpleNamespace:
         return SimpleNamespace(ptr=self.ctypes.data)
 
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
+        plain = [each.view(np.ndarray) if isinstance(each, CardArray) else each for each in inputs]
+        if out is None:
+            assert stream.recorded is None, "takes memory while it is recorded"
+            stream.allocated()
+            made = getattr(ufunc, method)(*plain, **options)
+            return made.view(CardArray) if isinstance(made, np.ndarray) else made
+        options["out"] = tuple(each.view(np.ndarray) if isinstance(each, CardArray) else each for each in out)
+        stream.do(lambda: getattr(ufunc, method)(*plain, **options))
+        return out[0]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        stream.do(lambda: super(CardArray, self).__setitem__(key, value))
+
     def get(self) -> np.ndarray:
+        assert stream.recorded is None
         return np.array(self)
 
     def set(self, values: np.ndarray) -> None:
+        assert stream.recorded is None
         assert type(values) is np.ndarray and values.shape == self.shape and values.dtype == self.dtype
         self[...] = values
 
@@ -55,8 +111,15 @@ class RawKernel:
         pointers = (ctypes.c_void_p * count)(*(ctypes.addressof(value) for _, value in values))
         shape = (ctypes.c_uint * 2)(*(max(1, size) for size in (*grid, 1)[:2]))
         assert all(type(size) is int for size in grid) and len(block) == 1
-        failed = self._function(shape, block[0], next(self.reverse), kinds, sizes, pointers)
-        assert not failed, f"{self._name}: {FAILURES.get(failed, f'argument {failed - 1}: {arguments[failed - 1]!r}')}"
+
+        def work() -> None:
+            assert values  # which the pointers lead to
+            failed = self._function(shape, block[0], next(self.reverse), kinds, sizes, pointers)
+            assert not failed, (
+                f"{self._name}: {FAILURES.get(failed, f'argument {failed - 1}: {arguments[failed - 1]!r}')}"
+            )
+
+        stream.do(work)
 
 
 def _passed(argument: Any) -> tuple[str, Any]:
@@ -94,7 +157,7 @@ def _matrix(pointer: int, kind: int, rows: int, columns: int, leading: int) -> n
 def gemm_ex(
     handle: int, transa: int, transb: int, m: int, n: int, k: int, alpha: int, a: int, a_type: int, lda: int,
     b: int, b_type: int, ldb: int, beta: int, c: int, c_type: int, ldc: int, compute: int, algorithm: int,
-) -> None:  # fmt: skip
+) -> int:  # fmt: skip
     """c = alpha * a @ b + beta * c as cublasGemmEx does it, refusing what that does not support."""
     assert (handle, compute, algorithm) == (1, COMPUTE_32F, -1)
     assert (a_type, b_type, c_type) in {
@@ -104,28 +167,42 @@ def gemm_ex(
     left = _matrix(a, a_type, *((k, m) if transa else (m, k)), lda)
     right = _matrix(b, b_type, *((n, k) if transb else (k, n)), ldb)
     result = _matrix(c, c_type, m, n, ldc)
-    product = (left.T if transa else left).astype(np.float32) @ (right.T if transb else right).astype(np.float32)
     factor, kept = (ctypes.c_float.from_address(pointer).value for pointer in (alpha, beta))
-    result[...] = factor * product + (kept * result.astype(np.float32) if kept else 0)
+
+    def work() -> None:
+        product = (left.T if transa else left).astype(np.float32) @ (right.T if transb else right).astype(np.float32)
+        result[...] = factor * product + (kept * result.astype(np.float32) if kept else 0)
+
+    stream.do(work)
+    return 0
+
+
+BLAS = SimpleNamespace(cublasGemmEx=gemm_ex, cublasSetStream_v2=lambda handle, stream: int(stream != STREAM))
 
 
 def equip(cupy: ModuleType, cuda: ModuleType) -> None:
     """Gives a module that stands for CuPy, and its `cuda`, what the operations of a card use."""
-    cuda.cublas = SimpleNamespace(gemmEx=gemm_ex, CUBLAS_OP_N=0, CUBLAS_COMPUTE_32F=COMPUTE_32F, CUBLAS_GEMM_DEFAULT=-1)
+    cuda.cublas = SimpleNamespace(CUBLAS_OP_N=0, CUBLAS_COMPUTE_32F=COMPUTE_32F, CUBLAS_GEMM_DEFAULT=-1)
     cuda.device = SimpleNamespace(get_cublas_handle=lambda: 1)
-    cuda.runtime = SimpleNamespace(CUDA_R_16F=REAL_16F, CUDA_R_32F=REAL_32F)
+    cuda.runtime = SimpleNamespace(CUDA_R_16F=REAL_16F, CUDA_R_32F=REAL_32F, getDevice=lambda: 0)
+    cuda.get_current_stream = lambda: stream
     cupy.RawModule, cupy.cuda = RawModule, cuda
 
 
 @contextmanager
-def installed() -> Iterator[None]:
-    """`import cupy` finds the stand-in."""
+def installed(*, with_cudnn: bool = False) -> Iterator[None]:
+    """`import cupy` finds the stand-in, and `import cudnn` one or nothing."""
     names = ("cupy", "cupy.cuda")
     modules = [ModuleType(name) for name in names]
     equip(*modules)
+    kept = (launch._kernel, launch._module, cudnn._plan, cudnn._library)
     with pytest.MonkeyPatch.context() as monkeypatch:
         for name, module in zip(names, modules, strict=True):
             monkeypatch.setitem(sys.modules, name, module)
+        monkeypatch.setitem(sys.modules, "cudnn", fake_cudnn.module(stream.do) if with_cudnn else None)
+        monkeypatch.setattr(launch, "_blas", lambda: BLAS)
+        for each in kept:
+            each.cache_clear()
         yield
-    launch._kernel.cache_clear()
-    launch._module.cache_clear()
+    for each in kept:
+        each.cache_clear()

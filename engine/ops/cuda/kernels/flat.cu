@@ -24,9 +24,9 @@ KERNEL affine(Int halves, Int size, Int channels, In x, In y, Floats slopes, voi
 
 // NumPy's stream of float32 draws: a block of Philox4x64-10 (Salmon et al. 2011) has four words, each half of them a
 // draw of its top 24 bits, the low half first.
-KERNEL dropout(Int halves, Int size, In x, void* out, double rate, Int seed, Int layer, Int step, Int epoch) {
+KERNEL dropout(Int halves, Int size, In x, void* out, const Int* place, double rate, Int seed, Int layer) {
     SPAN(size)
-    unsigned long long c[4] = {thread + 1ull, 0, step + 0ull, epoch + 0ull};
+    unsigned long long c[4] = {thread + 1ull, 0, place[1] + 0ull, place[0] + 0ull};  // step and epoch
     for (unsigned long long round = 0, by0 = 0xD2E7470EE14C6C93, by2 = 0xCA5A826395121157; round < 10; round++) {
         unsigned long long c0 = c[0], c2 = c[2];
         c[0] = __umul64hi(by2, c2) ^ c[1] ^ (seed + round * 0x9E3779B97F4A7C15), c[1] = by2 * c2;

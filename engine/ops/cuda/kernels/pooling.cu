@@ -24,3 +24,13 @@ KERNEL max_pool(Int halves, Int threads, void* large_at, void* small_at, Byte* p
     }
     if (positions && !backward) positions[thread] = packed;
 }
+
+// out = the means of NHWC images over their positions, one of `size` a thread.
+KERNEL means(Int halves, Int size, Int positions, Int channels, In x_at, void* out) {
+    THREAD(size)
+    Array x(x_at, halves, 3);
+    float sum = 0;
+    for (Int k = 0, at = thread / channels * positions * channels + thread % channels; k < positions; k++)
+        sum += x[at + k * channels];
+    Array(out, halves, 4).set(thread, sum / positions);
+}

@@ -1,0 +1,89 @@
+"""Recorded micro-batches on the stand-in for a card: the same numbers as without, and only where that is safe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import test_ops_cuda_training as training
+from cuda_on_cpu import both_ways, build, stand_in
+
+from engine.learner import Learner
+from engine.memory import Memory
+from engine.ops import Operations, kernels_named, to_host
+from engine.recompute import every
+from engine.replay import Replay
+from engine.settings import Settings
+
+pytestmark = pytest.mark.skipif(bool(build.obstacle()), reason=build.obstacle() or "-")
+
+WINDOWS = 4
+
+
+@pytest.fixture(params=[False, True], ids=["columns", "cudnn"])
+def stream(request: pytest.FixtureRequest) -> Iterator[stand_in.RecordingStream]:
+    with stand_in.installed(with_cudnn=request.param):
+        stand_in.stream.launched = 0
+        yield stand_in.stream
+    stand_in.stream.allocated = lambda: None
+
+
+def built(replayed: bool, mode: str, network: list[dict], **options) -> Learner:
+    stored = lambda size: both_ways.transfer(np.full(size, both_ways.GARBAGE, np.uint8))  # noqa: E731
+    memory = Memory(stored, capacity=1 << 20, alignment=512)
+    stand_in.stream.allocated = lambda: memory.adopt(0, "workspace")
+    settings = Settings(micro_batch=training.BATCH, accumulate=2, mode=mode, loss_scale=256.0, **options)
+    replay = (Replay(SimpleNamespace(stream=stand_in.stream), memory),) if replayed else ()
+    operations = Operations(memory, kernels_named("cuda"))
+    return Learner(network, training.SHAPE, training.OUTPUTS, settings, operations, *replay)
+
+
+@pytest.mark.parametrize("mode", ["fp32", "mixed"])
+@pytest.mark.parametrize("interval", [0, 2], ids=["kept", "recomputed"])
+def test_a_recorded_run_is_the_run(stream, mode: str, interval: int) -> None:
+    runs = []
+    for replayed in (False, True):
+        learner = built(replayed, mode, training.NETWORK)
+        plan = every(interval, len(learner.model.blocks)) if interval else None
+        learner.memory.fullest()
+        losses = training.train(learner, WINDOWS, plan)
+        weights = {name: np.array(to_host(array)) for name, array in learner.model.arrays.items()}
+        runs.append((losses, weights, learner.memory.fullest(), learner.memory.peak))
+    assert stream.launched == 2 * WINDOWS - 1  # all but the first micro-batch, as all lie in the same slot
+    (losses, weights, fullest, peak), again = runs
+    assert again[0] == losses and again[2:] == (fullest, peak)
+    for name, array in weights.items():
+        np.testing.assert_array_equal(again[1][name], array)
+
+
+def test_the_ledger_says_how_full_it_was_though_nothing_was_entered(stream) -> None:
+    learner = built(True, "fp32", training.NETWORK)
+    learner.memory.fullest()
+    training.train(learner, 1)
+    first = learner.memory.fullest()
+    training.train(learner, 1)
+    assert learner.memory.fullest() == first and first["activations"] > 0
+
+
+def test_what_takes_memory_is_not_recorded(stream) -> None:
+    learner = built(True, "fp32", training.NETWORK)
+    linear = learner.operations.linear
+
+    def takes(*arguments, **options) -> None:
+        stream.allocated()
+        linear(*arguments, **options)
+
+    learner.operations.linear = takes
+    training.train(learner, WINDOWS)
+    assert stream.launched == 0
+
+
+def test_another_factor_is_another_recording(stream) -> None:
+    learner = built(True, "mixed", training.NETWORK)
+    training.train(learner, 2)
+    before = stream.launched
+    learner.scale.scale /= 2
+    training.window(learner, 0)
+    assert stream.launched == before + 1
