@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.data import Batch, DataInfo, Part, Preprocessing, draws
+from engine.data import Batch, Part, Preprocessing, draws
 from engine.data.augment import NOTHING, Augmentation, draw
 from engine.device import Card, Device
 from engine.memory import Array, Shape
@@ -17,13 +17,14 @@ VALUES = 257  # a pixel's, and that of a hole
 UPLOADED = 1 << 24  # bytes that are copied at a time
 
 
-def data_bytes(device: Device, data: DataInfo, augment: Augmentation) -> int:
-    """What the data set takes of the device's memory: on a card 0 where it stays on the host."""
+def data_bytes(device: Device, shape: Shape, samples: Sequence[int], nbytes: int, augment: Augmentation) -> int:
+    """What parts of so many samples take of the device's memory, on the host `nbytes` in all; 0 where they stay there
+    and the device is a card.
+    """
     if not device.is_cuda:
-        return data.nbytes
-    parts = [count for count in (data.train_samples, data.validation_samples, data.test_samples) if count]
-    size = sum(parts) * (prod(data.input_shape) + 4 + DRAWN) + len(parts) * 4 * VALUES * data.input_shape[-1]
-    moved = len(data.input_shape) == 3 and not augment.jitter and not augment.mixup
+        return nbytes
+    size = sum(samples) * (prod(shape) + 4 + DRAWN) + sum(map(bool, samples)) * 4 * VALUES * shape[-1]
+    moved = len(shape) == 3 and not augment.jitter and not augment.mixup
     return size if moved and SHARE * size <= device.total else 0
 
 

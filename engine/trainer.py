@@ -62,7 +62,8 @@ class Trainer:
         budget = self.device.budget(settings.budget)
         settings = replace(settings, soft_targets=augment.mixup > 0, budget=budget)
         self.data, self.settings, self._augment = data, settings, augment
-        data_bytes = resident.data_bytes(self.device, data.info(), augment)
+        samples = [len(part or ()) for part in (data.train, data.validation, data.test)]
+        data_bytes = resident.data_bytes(self.device, data.input_shape, samples, data.nbytes, augment)
         self.network = (layers, data.input_shape, data.outputs)
         self.layout = {"alignment": self.device.alignment, "data_bytes": data_bytes, "samples": len(data.train)}
         self._build()

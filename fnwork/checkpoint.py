@@ -4,10 +4,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from engine import state as engine_state
 from engine.data import Column, Preprocessing
 from engine.errors import InputError
 from engine.state import State
+from fnwork import state_file
 from fnwork.text import harmless
 
 _KEY = "fnwork"
@@ -30,12 +30,12 @@ class Context:
 
 def save(path: Path, state: State, context: Context) -> None:
     """Write a checkpoint; a reader sees the old one or the new one. OSError when there is no room."""
-    engine_state.save(path, State(state.arrays, {**state.values, _KEY: asdict(context)}))
+    state_file.save(path, State(state.arrays, {**state.values, _KEY: asdict(context)}))
 
 
 def load(path: Path) -> tuple[State, Context]:
     """The state and its context; InputError for a file that is missing, broken or of another program."""
-    state = engine_state.load(path)
+    state = state_file.load(path)
     try:
         context = Context(**state.values[_KEY])
     except (KeyError, TypeError):

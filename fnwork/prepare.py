@@ -14,7 +14,7 @@ import tomli_w
 
 import fnwork
 from engine import resident, zoo
-from engine.data import DataInfo, DataSet
+from engine.data import DataSet
 from engine.device import Device, choose
 from engine.errors import InputError, RunError
 from engine.forecast import Forecast
@@ -28,6 +28,7 @@ from fnwork import spec as specs
 from fnwork.cards import expect
 from fnwork.compiling import Compilation
 from fnwork.datasets import DataSettings, Progress, silent
+from fnwork.datasets.data_info import DataInfo
 from fnwork.run_folder import without_none
 from fnwork.spec import Spec
 from fnwork.spec_errors import KeyPath, Problem, SpecError, dotted
@@ -161,7 +162,9 @@ def premises(spec: Spec, found: DataInfo, device: Device | None = None) -> Premi
         device = device or choose(spec.device.use)
     except InputError:  # a card that this machine lacks
         device = expect(spec.device.use)
-    taken = resident.data_bytes(device, found, augmentation.parse(spec.data.augment))
+    parts = (found.train_samples, found.validation_samples, found.test_samples)
+    augment = augmentation.parse(spec.data.augment)
+    taken = resident.data_bytes(device, found.input_shape, parts, found.nbytes, augment)
     layout = {"alignment": device.alignment, "data_bytes": taken}
     settings = replace(trainer_settings(spec), budget=device.budget(spec.memory.budget_bytes))
     return Premises(

@@ -22,6 +22,7 @@ from fnwork.archive import Archive
 from fnwork.checklist import SYMPTOMS, Checklist
 from fnwork.checkpoint import Context
 from fnwork.datasets import Progress, silent
+from fnwork.datasets.data_info import data_info
 from fnwork.files import reason
 from fnwork.prepare import data_settings, layers, trainer_settings
 from fnwork.run_folder import BEST, LAST, RECORD, SPEC, RunReader, RunWriter
@@ -99,7 +100,7 @@ class Run:
         where = label or spec.name
         with blaming(source, settings) if isinstance(source, Path) else nullcontext():
             data_set = prepare.load(spec, text, where, base, progress)
-            prepare.check(spec, text, where, base, data_set.info())
+            prepare.check(spec, text, where, base, data_info(data_set))
             trainer = prepare.trainer(spec, text, where, data_set)
         resolved = prepare.account(spec, data_settings(spec, base), data_set, trainer.device)
         writer = archive.create(

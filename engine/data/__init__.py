@@ -1,7 +1,7 @@
 """Data sets as a trainer sees them: parts, preprocessing, augmentation, and batches from a background thread."""
 
-from engine.data.dataset import DataInfo, DataSet, Part
+from engine.data.dataset import DataSet, Part
 from engine.data.loader import Batch, Loader, Slot
 from engine.data.preprocessing import Column, Preprocessing
 
-__all__ = ["Batch", "Column", "DataInfo", "DataSet", "Loader", "Part", "Preprocessing", "Slot"]
+__all__ = ["Batch", "Column", "DataSet", "Loader", "Part", "Preprocessing", "Slot"]

@@ -67,24 +67,3 @@ class DataSet:
     def nbytes(self) -> int:
         """Bytes of all parts."""
         return sum(part.nbytes for part in (self.train, self.validation, self.test) if part is not None)
-
-    def info(self) -> "DataInfo":
-        """What is known of it without its samples."""
-        sizes = (len(self.train), len(self.validation), len(self.test) if self.test else 0, self.nbytes)
-        return DataInfo(self.name, self.task, self.input_shape, self.outputs, self.classes, *sizes, self.notes)
-
-
-@dataclass(frozen=True)
-class DataInfo:
-    """What is known about a data set without loading its samples; the fields mean the same as in DataSet."""
-
-    name: str
-    task: str
-    input_shape: tuple[int, ...]
-    outputs: int
-    classes: tuple[str, ...]
-    train_samples: int
-    validation_samples: int
-    test_samples: int
-    nbytes: int
-    notes: tuple[str, ...] = ()

@@ -10,9 +10,10 @@ from typing import BinaryIO
 
 import numpy as np
 
-from engine.data import DataInfo, DataSet, Part
+from engine.data import DataSet, Part
 from engine.errors import InputError
 from fnwork.datasets import cache
+from fnwork.datasets.data_info import DataInfo
 from fnwork.datasets.divide import Parts, data_set, divided, divided_sizes, fingerprint, image_info
 from fnwork.datasets.pixels import fit_images
 from fnwork.datasets.settings import DataSettings, Progress

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.data import DataInfo, DataSet, Part, Preprocessing
+from engine.data import DataSet, Part, Preprocessing
 from engine.errors import InputError
+from fnwork.datasets.data_info import DataInfo
 from fnwork.datasets.mapped import MappedRows
 from fnwork.datasets.settings import DataSettings
 from fnwork.datasets.split import split, validation_count
@@ -87,7 +88,7 @@ def data_set(
 def image_info(
     settings: DataSettings, shape: tuple[int, ...], classes: tuple[str, ...], sizes: tuple[int, int, int]
 ) -> DataInfo:
-    """What `data_set(...).info()` will say of images that are held in memory."""
+    """What `data_info(data_set(...))` will say of images that are held in memory."""
     nbytes = sum(sizes) * (math.prod(shape) + np.dtype(np.int32).itemsize)
     return DataInfo(settings.dataset, settings.task, shape, len(classes), classes, *sizes, nbytes)
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.data import Column, DataInfo, DataSet, Part
+from engine.data import Column, DataSet, Part
+from fnwork.datasets.data_info import DataInfo, data_info
 from fnwork.datasets.settings import Progress
 
 _AT_ONCE = 256
@@ -35,7 +36,7 @@ def facts(data: DataSet, progress: Progress) -> Facts:
     smallest = min(counts["train"].values()) if counts else 0
     fitted, is_text = data.preprocessing, data.name == "text"  # its columns are all alike, and windows repeat
     return Facts(
-        data.info(),
+        data_info(data),
         counts,
         max(counts["train"].values()) / smallest if smallest else None,
         fitted.channel_mean,

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.data import DataInfo, DataSet, Part
+from engine.data import DataSet, Part
 from engine.errors import InputError
 from fnwork.datasets import picture_cache, picture_tree
+from fnwork.datasets.data_info import DataInfo
 from fnwork.datasets.divide import Parts, data_set, divided, divided_sizes
 from fnwork.datasets.picture_cache import Decoded
 from fnwork.datasets.picture_tree import Pictures, Tree

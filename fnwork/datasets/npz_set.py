@@ -11,10 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.data import Column, DataInfo, DataSet, Part, Preprocessing
+from engine.data import Column, DataSet, Part, Preprocessing
 from engine.errors import InputError, nearest
 from fnwork.datasets import columns as table_columns
 from fnwork.datasets import targets as target_values
+from fnwork.datasets.data_info import DataInfo, data_info
 from fnwork.datasets.divide import Parts, data_set, divided
 from fnwork.datasets.pixels import fit_images
 from fnwork.datasets.settings import DataSettings, Progress, silent
@@ -37,7 +38,7 @@ def files(settings: DataSettings) -> tuple[Path, ...]:
 
 def info(settings: DataSettings, seed: int) -> DataInfo:
     """Shapes and sizes, by reading the arrays."""
-    return load(settings, seed).info()
+    return data_info(load(settings, seed))
 
 
 def load(settings: DataSettings, seed: int, progress: Progress = silent) -> DataSet:

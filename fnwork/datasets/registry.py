@@ -5,9 +5,10 @@ import importlib
 from pathlib import Path
 from types import ModuleType
 
-from engine.data import DataInfo, DataSet
+from engine.data import DataSet
 from engine.errors import InputError, nearest
 from fnwork import augmentation
+from fnwork.datasets.data_info import DataInfo
 from fnwork.datasets.kinds import KINDS, faults
 from fnwork.datasets.settings import DataSettings, Progress, silent
 

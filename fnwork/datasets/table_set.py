@@ -4,13 +4,14 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.data import Column, DataInfo, DataSet, Part, Preprocessing
+from engine.data import Column, DataSet, Part, Preprocessing
 from engine.errors import InputError, nearest
 from fnwork.datasets import columns as table_columns
 from fnwork.datasets import csv_file
 from fnwork.datasets import targets as target_values
 from fnwork.datasets.columns import MISSING, MOST_CATEGORIES, Cells, is_number
 from fnwork.datasets.csv_file import Table
+from fnwork.datasets.data_info import DataInfo, data_info
 from fnwork.datasets.settings import DataSettings, Progress, silent
 from fnwork.datasets.split import split
 
@@ -57,7 +58,7 @@ def files(settings: DataSettings) -> tuple[Path, ...]:
 
 def info(settings: DataSettings, seed: int) -> DataInfo:
     """Which columns there are, and how many rows: that takes reading them."""
-    return load(settings, seed).info()
+    return data_info(load(settings, seed))
 
 
 def features(preprocessing: Preprocessing, table: Table) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.data import Column, DataInfo, DataSet, Part, Preprocessing
+from engine.data import Column, DataSet, Part, Preprocessing
 from engine.errors import InputError
+from fnwork.datasets.data_info import DataInfo, data_info
 from fnwork.datasets.divide import Parts, data_set
 from fnwork.datasets.settings import DataSettings, Progress, silent
 from fnwork.datasets.split import validation_count
@@ -54,7 +55,7 @@ def files(settings: DataSettings) -> tuple[Path, ...]:
 
 def info(settings: DataSettings, seed: int) -> DataInfo:
     """Which characters there are, and how many: that takes reading the text."""
-    return load(settings, seed).info()
+    return data_info(load(settings, seed))
 
 
 def load(settings: DataSettings, seed: int, progress: Progress = silent) -> DataSet:

@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from engine import state
 from engine.data import DataSet, Part, Preprocessing
+from engine.errors import InputError
 from engine.losses import TOTALS
 from engine.trainer import Settings, Trainer
+from fnwork import state_file
 
 SHAPE = (6, 6, 1)
 LAYERS = [
@@ -58,14 +59,14 @@ def test_raw_weights_averages_and_their_count_come_back_and_the_rest_is_the_same
             if event.kind == "step":
                 found.append(event.values["loss"])
                 if len(found) == updates:
-                    state.save(tmp_path / "last.safetensors", training.state())
+                    state_file.save(tmp_path / "last.safetensors", training.state())
                     break
         return found
 
     whole, first, second = trainer(), trainer(), trainer()
     expected = losses(whole)
     begun = losses(first, updates=8)
-    second.load_state(state.load(tmp_path / "last.safetensors"))
+    second.load_state(state_file.load(tmp_path / "last.safetensors"))
     assert begun + losses(second) == expected
     for prefix in ("model.", "average.", "optimizer."):
         for name, value in weights(whole, prefix).items():
@@ -106,5 +107,5 @@ def test_they_are_in_the_forecast():
 @pytest.mark.parametrize("decay", [0.0, 0.5])
 def test_a_checkpoint_with_other_averages_is_refused(decay):
     other = trainer(replace(SETTINGS, average_decay=0.5 - decay))
-    with pytest.raises(state.InputError, match="average"):
+    with pytest.raises(InputError, match="average"):
         trainer(replace(SETTINGS, average_decay=decay)).load_state(other.state())

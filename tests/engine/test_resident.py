@@ -105,10 +105,11 @@ def test_what_lies_there_is_what_was_foretold(room):
     ]
     for part in (data.train, data.validation, data.test):
         CardPart(part, data.preprocessing, slots, card=room, seed=0, shuffle=False)
-    foretold = data_bytes(device, data.info(), Augmentation(crop=2, flip="random", cutout=2))
+    size = (data.input_shape, [len(part) for part in (data.train, data.validation, data.test)], data.nbytes)
+    foretold = data_bytes(device, *size, Augmentation(crop=2, flip="random", cutout=2))
     assert foretold == sum(room.sizes) > data.nbytes
-    assert data_bytes(SimpleNamespace(is_cuda=True, total=SHARE * foretold), data.info(), NOTHING) == foretold
-    assert data_bytes(SimpleNamespace(is_cuda=True, total=SHARE * foretold - 1), data.info(), NOTHING) == 0
+    assert data_bytes(SimpleNamespace(is_cuda=True, total=SHARE * foretold), *size, NOTHING) == foretold
+    assert data_bytes(SimpleNamespace(is_cuda=True, total=SHARE * foretold - 1), *size, NOTHING) == 0
     for how in (Augmentation(mixup=0.2), Augmentation(jitter=0.1)):
-        assert data_bytes(device, data.info(), how) == 0
-    assert data_bytes(SimpleNamespace(is_cuda=False, total=1), data.info(), NOTHING) == data.nbytes
+        assert data_bytes(device, *size, how) == 0
+    assert data_bytes(SimpleNamespace(is_cuda=False, total=1), *size, NOTHING) == data.nbytes

@@ -10,11 +10,12 @@ import pytest
 import safetensors.numpy
 from laboratory import images, of_kind, table
 
-from engine import state
 from engine.data.augment import NOTHING, Augmentation
 from engine.errors import InputError
 from engine.progress import Progress
+from engine.state import State
 from engine.trainer import Settings, Trainer
+from fnwork import state_file
 
 IMAGE_LAYERS = [
     {"type": "conv", "out": 4},
@@ -84,8 +85,8 @@ def bits(run: Trainer) -> tuple[dict[str, bytes], dict]:
 
 
 def through_a_file(source: Trainer, target: Trainer, path: Path) -> None:
-    state.save(path, source.state())
-    target.load_state(state.load(path))
+    state_file.save(path, source.state())
+    target.load_state(state_file.load(path))
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -221,8 +222,8 @@ def test_values_and_arrays_come_back_as_they_were(tmp_path: Path) -> None:
         "number": np.array(3.5),
     }
     values = {"name": 'ä"\n', "loss": 0.1 + 0.2, "missing": None, "nested": {"a": [1, 2.5, True]}}
-    state.save(tmp_path / "x.safetensors", state.State(arrays, values))
-    loaded = state.load(tmp_path / "x.safetensors")
+    state_file.save(tmp_path / "x.safetensors", State(arrays, values))
+    loaded = state_file.load(tmp_path / "x.safetensors")
     assert loaded.values == values
     assert set(loaded.arrays) == set(arrays)
     for name, array in arrays.items():
@@ -233,37 +234,37 @@ def test_values_and_arrays_come_back_as_they_were(tmp_path: Path) -> None:
 
 def test_a_save_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "last.safetensors"
-    state.save(path, state.State({"a": np.zeros(3)}, {"epoch": 1}))
+    state_file.save(path, State({"a": np.zeros(3)}, {"epoch": 1}))
 
     def no_space(file: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", no_space)
     with pytest.raises(OSError, match="No space"):
-        state.save(path, state.State({"a": np.ones(3)}, {"epoch": 2}))
-    assert state.load(path).values == {"epoch": 1}
+        state_file.save(path, State({"a": np.ones(3)}, {"epoch": 2}))
+    assert state_file.load(path).values == {"epoch": 1}
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_damaged_files_are_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "last.safetensors"
-    state.save(path, trainer("dropout in a table's network").state())
+    state_file.save(path, trainer("dropout in a table's network").state())
     whole = path.read_bytes()
     for length in {0, 1, 7, 8, 9, 100, *range(0, len(whole), 997), len(whole) - 1}:
         path.write_bytes(whole[:length])
         with pytest.raises(InputError, match=r"last\.safetensors"):
-            state.load(path)
+            state_file.load(path)
     for content in (b"not a checkpoint at all", whole[8:], whole.replace(b"fnwork-1", b"fnwork-9"), whole + b"more"):
         path.write_bytes(content)
         with pytest.raises(InputError, match=r"last\.safetensors"):
-            state.load(path)
+            state_file.load(path)
     safetensors.numpy.save_file({"a": np.zeros(2)}, path)
     with pytest.raises(InputError, match="not a checkpoint"):
-        state.load(path)
+        state_file.load(path)
     with pytest.raises(InputError, match="there is no checkpoint"):
-        state.load(tmp_path / "missing.safetensors")
+        state_file.load(tmp_path / "missing.safetensors")
     with pytest.raises(InputError):
-        state.load(tmp_path)
+        state_file.load(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -296,7 +297,7 @@ def test_a_checkpoint_of_another_optimizer_is_refused() -> None:
 def test_a_checkpoint_without_its_values_is_refused() -> None:
     run = trainer("regression with momentum")
     with pytest.raises(InputError, match="checkpoint"):
-        run.load_state(state.State(run.state().arrays, {}))
+        run.load_state(State(run.state().arrays, {}))
 
 
 def test_weights_alone_can_be_loaded() -> None:

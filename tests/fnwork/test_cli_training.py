@@ -214,7 +214,7 @@ def test_a_failed_run_ends_with_1_and_says_why(small, capsys, monkeypatch):
     def fail(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("engine.state.save", fail)
+    monkeypatch.setattr("fnwork.state_file.save", fail)
     assert main(["run", small]) == 1
     assert "No space left on device" in capsys.readouterr().err
     assert Archive(Path("experiments")).list()[0].state == "failed"

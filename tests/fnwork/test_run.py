@@ -239,7 +239,7 @@ def full_disk(*arguments, **changes):
 
 def test_a_disk_that_is_full_ends_the_run_in_one_line_and_it_stays_readable(archive, spec_path, monkeypatch):
     run = Run.start(archive, spec_path)
-    monkeypatch.setattr(checkpoint.engine_state, "save", full_disk)
+    monkeypatch.setattr(checkpoint.state_file, "save", full_disk)
     result = run.execute()
     assert result.state == "failed"
     assert result.message == f"cannot write in {run.folder}: No space left on device"
@@ -255,7 +255,7 @@ def test_a_disk_that_takes_nothing_any_more_still_ends_cleanly(archive, spec_pat
     def fill_the_disk(event):
         if event["kind"] == "step" and event["step"] == 3:
             monkeypatch.setattr("fnwork.run_folder.replace", full_disk)
-            monkeypatch.setattr(checkpoint.engine_state, "save", full_disk)
+            monkeypatch.setattr(checkpoint.state_file, "save", full_disk)
 
     result = run.execute(fill_the_disk)
     assert result.state == "failed" and "No space left on device" in result.message

@@ -24,13 +24,18 @@ def _piece_size(out_shape: Shape, row_length: int, dtype: np.dtype) -> tuple[int
     return 1, max(1, positions // width)
 
 
-def _column_workspace(source: Array, out_shape: Shape, kernel: int, stride: int, dtype: np.dtype) -> list[ArraySpec]:
-    """Scratch of one piece: its padded source, its columns, its product with the weights."""
+def _column_workspace(
+    source: Array, out: Array, kernel: int, stride: int, dtype: np.dtype, dilation: int = 1
+) -> list[ArraySpec]:
+    """Scratch of one piece: its padded source and its columns, empty where these are the pixels of the source; and
+    `out` in `dtype` where it has another one.
+    """
     row_length = kernel * kernel * source.shape[-1]
-    images, rows = _piece_size(out_shape, row_length, dtype)
-    positions = images * rows * out_shape[2]
-    padded = (images, (rows - 1) * stride + kernel, (out_shape[2] - 1) * stride + kernel, source.shape[-1])
-    return [ArraySpec(shape, dtype) for shape in (padded, (positions, row_length), (positions, out_shape[3]))]
+    images, rows = _piece_size(out.shape, row_length, dtype)
+    positions, laid_out = images * rows * out.shape[2], kernel * stride * dilation > 1 or source.dtype != dtype
+    size = ((rows - 1) * stride + kernel, (out.shape[2] - 1) * stride + kernel)
+    shapes = [(images * laid_out, *size, source.shape[-1]), (positions * laid_out, row_length)]
+    return [ArraySpec(shape, dtype) for shape in (*shapes, (positions * (out.dtype != dtype), out.shape[3]))]
 
 
 def _overlap(first: int, room: int, size: int, dilation: int) -> tuple[slice, slice]:
@@ -55,6 +60,10 @@ def _columns(
     batch, out_height, width, out_channels = out.shape
     step, row_step = _piece_size(out.shape, columns.shape[1], columns.dtype)
     for images, rows in product(slices(batch, step), slices(out_height, row_step)):
+        target = out[images, rows].reshape(-1, out_channels)
+        if not columns.size:
+            yield source[images, rows].reshape(-1, source.shape[3]), target
+            continue
         count, height = images.stop - images.start, rows.stop - rows.start
         space = padded[:count, : (height - 1) * stride + kernel]
         to_rows, from_rows = _overlap(rows.start * stride - padding, space.shape[1], source.shape[1], dilation)
@@ -69,7 +78,7 @@ def _columns(
         )
         piece = columns[: count * height * width]
         piece.reshape(windows.shape)[...] = windows
-        yield piece, out[images, rows].reshape(-1, out_channels)
+        yield piece, target
 
 
 def _correlate(source: Array, weight: Array, bias: Array | None, out: Array, work: Scratch, **geometry: int) -> None:
@@ -91,7 +100,7 @@ def _multiplications(x: Array, weight: Array, out: Array, *ignored: Array) -> fl
 
 @operation(
     workspace=lambda x, weight, bias, out, *, stride, padding: _column_workspace(
-        x, out.shape, weight.shape[1], stride, compute_dtype(x, weight)
+        x, out, weight.shape[1], stride, compute_dtype(x, weight)
     ),
     flops=lambda x, weight, bias, out, **geometry: _multiplications(x, weight, out),
 )
@@ -109,7 +118,7 @@ def _input_gradient_workspace(grad: Array, weight: Array, out: Array, *, stride:
     dtype = compute_dtype(grad, weight)
     outputs, kernel, _, inputs = weight.shape
     flipped = ArraySpec((kernel, kernel, outputs, inputs), weight.dtype)
-    return [flipped, *_column_workspace(grad, out.shape, kernel, 1, dtype)]
+    return [flipped, *_column_workspace(grad, out, kernel, 1, dtype, stride)]
 
 
 @operation(
@@ -134,7 +143,7 @@ def _weight_gradient_workspace(
 ) -> list[ArraySpec]:
     dtype = compute_dtype(x, weight_grad)
     flat = ArraySpec((weight_grad.shape[0], weight_grad.size // weight_grad.shape[0]), dtype)
-    return [flat, *_column_workspace(x, grad.shape, weight_grad.shape[1], stride, dtype)]
+    return [flat, *_column_workspace(x, grad, weight_grad.shape[1], stride, dtype)]
 
 
 @operation(

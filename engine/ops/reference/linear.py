@@ -1,73 +1,36 @@
-"""The fully connected product, in pieces of rows so that half-precision rows are widened a piece at a time."""
+"""The fully connected product: a convolution of images of one pixel."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from typing import Any
 
-import numpy as np
+from engine.memory import Array, Scratch
+from engine.ops.operation import Operation
+from engine.ops.reference.convolution import convolve, convolve_input_gradient, convolve_weight_gradient
 
-from engine.memory import Array, ArraySpec, Scratch
-from engine.ops.operation import array_module, compute_dtype, in_pieces, operation, piece_scratch
-
-
-def _widened(arrays: Sequence[Array], dtype: np.dtype) -> list[ArraySpec]:
-    """Scratch for the pieces of arrays in the dtype of the arithmetic, empty where an array has that already."""
-    rows = piece_scratch(arrays[0], dtype)[0].shape[0]
-    return [ArraySpec((rows if array.dtype != dtype else 0, array.shape[-1]), dtype) for array in arrays]
+GEOMETRY = {"stride": 1, "padding": 0}
 
 
-def _wide(piece: Array, scratch: Array) -> Array:
-    if not scratch.size:
-        return piece
-    scratch[...] = piece
-    return scratch
+def _of_one_pixel(like: Operation) -> Operation:
+    """A convolution for (rows, inputs) or (rows, outputs), and weights (outputs, inputs)."""
+
+    def with_images(function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arrays: Array | None, **work: Scratch) -> Any:
+            images = (
+                each.reshape(-1, 1, 1, each.shape[-1]) if each is not None and len(each.shape) == 2 else each
+                for each in arrays
+            )
+            return function(*images, **GEOMETRY, **work)
+
+        return called
+
+    return Operation(*map(with_images, (like.compute, like.workspace, like.flops)))
 
 
-def _product_workspace(source: Array, weight: Array, out: Array) -> list[ArraySpec]:
-    return _widened((source, out), compute_dtype(source, weight))
+linear = _of_one_pixel(convolve)
+"""(x, weight, bias, out): out = x @ weight^T + bias."""
 
+linear_input_gradient = _of_one_pixel(convolve_input_gradient)
+"""(grad, weight, out): out = grad @ weight."""
 
-def _product(source: Array, matrix: Array, bias: Array | None, out: Array, work: Scratch) -> None:
-    xp = array_module(source)
-    for piece, target, wide, result in in_pieces(source, out, work=work):
-        product = result if result.size else target
-        xp.matmul(_wide(piece, wide), matrix, out=product)
-        if bias is not None:
-            product += bias
-        if result.size:
-            target[...] = result
-
-
-@operation(
-    workspace=lambda x, weight, bias, out: _product_workspace(x, weight, out),
-    flops=lambda x, weight, bias, out: 2.0 * out.size * x.shape[-1],
-)
-def linear(x: Array, weight: Array, bias: Array | None, out: Array, *, work: Scratch) -> None:
-    """out = x @ weight^T + bias, over the last axis; weight is (out, in)."""
-    _product(x, weight.T, bias, out, work)
-
-
-@operation(workspace=_product_workspace, flops=lambda grad, weight, out: 2.0 * out.size * grad.shape[-1])
-def linear_input_gradient(grad: Array, weight: Array, out: Array, *, work: Scratch) -> None:
-    """out = grad @ weight."""
-    _product(grad, weight, None, out, work)
-
-
-def _weight_gradient_workspace(x: Array, grad: Array, weight_grad: Array, bias_grad: Array | None) -> list[ArraySpec]:
-    dtype = compute_dtype(x, grad, weight_grad)
-    return [*_widened((x, grad), dtype), ArraySpec(weight_grad.shape, dtype)]
-
-
-@operation(
-    workspace=_weight_gradient_workspace, flops=lambda x, grad, weight_grad, bias_grad: 2.0 * x.size * grad.shape[-1]
-)
-def linear_weight_gradient(
-    x: Array, grad: Array, weight_grad: Array, bias_grad: Array | None, *, work: Scratch
-) -> None:
-    """weight_grad += grad^T @ x; bias_grad += sum of grad over the rows."""
-    xp = array_module(x)
-    *scratch, product = work
-    for source, upstream, wide, wide_upstream in in_pieces(x, grad, work=scratch):
-        upstream = _wide(upstream, wide_upstream)
-        xp.matmul(upstream.T, _wide(source, wide), out=product)
-        weight_grad += product
-        if bias_grad is not None:
-            bias_grad += upstream.sum(axis=0)
+linear_weight_gradient = _of_one_pixel(convolve_weight_gradient)
+"""(x, grad, weight_grad, bias_grad): weight_grad += grad^T @ x; bias_grad += sum of grad over the rows."""

@@ -9,6 +9,7 @@ import pytest
 
 from engine.errors import InputError
 from fnwork.datasets import DataSettings, cifar, info, load
+from fnwork.datasets.data_info import data_info
 from tests.fnwork.datasets.trees import pixels
 
 EACH, TESTED = 8, 6
@@ -78,7 +79,7 @@ def test_an_archive_is_read_as_the_folder_and_never_unpacked(folder, tmp_path, m
     before = sorted(tmp_path.rglob("*"))
     one, other = load(settings(folder, validation=0.25), 3), load(settings(path, validation=0.25), 3)
     assert np.array_equal(pixels(one.train), pixels(other.train))
-    assert one.fingerprint == other.fingerprint and one.info() == other.info()
+    assert one.fingerprint == other.fingerprint and data_info(one) == data_info(other)
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -86,7 +87,7 @@ def test_an_archive_is_read_as_the_folder_and_never_unpacked(folder, tmp_path, m
 def test_info_says_what_load_finds(folder, tmp_path, validation):
     for path in (folder, folder.parent, archived(tmp_path / "c.tar.gz", batches())):
         said = info(settings(path, validation=validation))
-        assert said == load(settings(path, validation=validation), 0).info()
+        assert said == data_info(load(settings(path, validation=validation), 0))
         assert said.train_samples == (40 if validation == "test" else 30)
 
 

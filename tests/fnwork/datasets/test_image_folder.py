@@ -13,6 +13,7 @@ from engine.data import Loader, Part, Slot
 from engine.errors import InputError
 from fnwork import augmentation
 from fnwork.datasets import DataSettings, info, load, mapped, picture, picture_cache, picture_tree
+from fnwork.datasets.data_info import data_info
 from fnwork.datasets.mapped import MappedRows
 from tests.fnwork.datasets.trees import classes, pixels
 from tests.fnwork.datasets.trees import picture as make
@@ -92,7 +93,7 @@ def test_normalisation_knows_the_train_pictures_alone(folder):
 def test_info_says_what_load_finds_before_and_after_decoding(folder, validation):
     said = info(settings(folder, validation=validation))
     data = load(settings(folder, validation=validation), 0)
-    assert said == data.info() == info(settings(folder, validation=validation))
+    assert said == data_info(data) == info(settings(folder, validation=validation))
     assert said.nbytes == 20 * 12  # places and classes: the pixels are in a file
 
 
@@ -111,7 +112,7 @@ def test_broken_pictures_are_named_counted_and_left_out(folder):
     (note,) = data.notes
     assert "4 of 20 pictures cannot be read" in note and "and 1 more" in note
     assert all(name in note for name in ("cats/c0.png", "cats/c1.png", "dogs/c2.png"))
-    assert info(settings(folder, validation=0.25)) == data.info()  # known from then on
+    assert info(settings(folder, validation=0.25)) == data_info(data)  # known from then on
     seen = {tuple(image[0, 0].tolist()) for part in (data.train, data.validation) for image in pixels(part)}
     assert len(seen) == 16 and (5, 0, 7) not in seen and (45, 2, 7) not in seen
 

@@ -8,6 +8,7 @@ import pytest
 
 from engine.errors import InputError
 from fnwork.datasets import DataSettings, info, load, npz_set
+from fnwork.datasets.data_info import data_info
 from tests.fnwork.datasets.trees import pixels
 
 RANDOM = np.random.default_rng(0)
@@ -138,7 +139,7 @@ def test_classes_are_the_sorted_labels_of_train(tmp_path, labels, classes):
 def test_info_says_what_load_finds(tmp_path):
     for inputs in (IMAGES, TABLE):
         path = npz(tmp_path, x=inputs, y=LABELS)
-        assert info(settings(path)) == load(settings(path), 0).info()
+        assert info(settings(path)) == data_info(load(settings(path), 0))
 
 
 def test_the_fingerprint_is_that_of_the_arrays(tmp_path):

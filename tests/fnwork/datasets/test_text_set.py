@@ -6,6 +6,7 @@ import pytest
 from engine.data import Loader, Slot
 from engine.errors import InputError
 from fnwork.datasets import DataSettings, columns, info, load, text_set
+from fnwork.datasets.data_info import data_info
 from fnwork.datasets.text_set import CONTEXT
 
 TEXT = "the quick brown fox jumps over the lazy dog. " * 10
@@ -86,7 +87,7 @@ def test_of_many_characters_the_commonest_are_learnt(tmp_path):
 def test_python_brings_a_text(monkeypatch):
     data = load(settings(), 0)
     assert len(data.train) > 100_000 and len(data.classes) > 80
-    assert data.info() == info(settings())
+    assert data_info(data) == info(settings())
     assert data.nbytes < 20 * 2**20
 
 
