@@ -33,13 +33,11 @@ class Forecast:
     learner: Learner
     rows: int
     timeline: tuple[TimelinePoint, ...]
-    parameters: int
     reserved: int
     plan: Plan
     work: float
     recomputed_work: float
     calls: float
-    batch_norm: bool
     kernels: str
     fallback: str
 
@@ -109,9 +107,9 @@ def _run(request: _Request, plan: Plan | str) -> Forecast:
     forwards = [step.block for step in plan if step.action in ("save", "keep", "drop")]
     return Forecast(
         peak=dict(memory.peak), learner=learner, rows=request.rows, timeline=tuple(memory.timeline),
-        parameters=learner.model.parameter_count, reserved=memory.reserved + memory.outside, plan=plan,
+        reserved=memory.reserved + memory.outside, plan=plan,
         work=operations.flops / micro_batches, calls=operations.calls / micro_batches,
-        batch_norm=learner.model.batch_norm, kernels=request.kernels, fallback=request.fallback,
+        kernels=request.kernels, fallback=request.fallback,
         recomputed_work=sum(once[block] for place, block in enumerate(forwards) if block in forwards[:place]),
     )  # fmt: skip
 
@@ -181,7 +179,7 @@ def _fit_plan(request: _Request, plain: Forecast) -> Forecast:
     """
     costs, budget = _block_costs(request), request.settings.budget
     fixed = sum(plain.peak[name] for name in ("weights", "optimizer", "data"))
-    fixed += plain.parameters * request.settings.parameter_dtype.itemsize
+    fixed += plain.learner.model.parameter_count * request.settings.parameter_dtype.itemsize
     limit = (budget - fixed) * 5 // 4
     tried: list[Forecast] = []
     while limit > 0 and len(tried) < MOST_PLANS and (plan := cheapest(costs, limit)) is not None:

@@ -5,13 +5,8 @@ from engine.ops import Operations
 
 MOMENTUM = 0.9
 ADAM = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}
-SLOTS = {
-    "sgd": (),
-    "momentum": ("velocity",),
-    "nesterov": ("velocity",),
-    "adam": ("mean", "square"),
-    "adamw": ("mean", "square"),
-}
+_ONE, _TWO = ("velocity",), ("mean", "square")
+SLOTS = {"sgd": (), "momentum": _ONE, "nesterov": _ONE, "adam": _TWO, "adamw": _TWO}
 
 
 class Optimizer:

@@ -266,12 +266,8 @@ class Trainer:
     def _compile(self) -> Iterator[Event]:
         """Has kernels compiled that do not lie on disk; where that fails, all is built again on the reference."""
         with self._compilation(self.settings.mode) as compilation:
-            told = -1
-            while compilation.running and not self._stop.wait(0.1):
-                if (quarter := int(4 * compilation.share)) != told:
-                    told = quarter
-                    message = f"compiling the operations for this machine, once: {25 * quarter}% done"
-                    yield self._event("warning", message=message)
+            for message in compilation.progress(self._stop):
+                yield self._event("warning", message=message)
             failure = compilation.failure()
         if failure:
             state = self.state()

@@ -4,10 +4,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.data import Column, Preprocessing
+from engine.data import Preprocessing
 from engine.errors import InputError
 from engine.state import State
 from fnwork import state_file
+from fnwork.datasets.columns import Column
 from fnwork.text import harmless
 
 _KEY = "fnwork"

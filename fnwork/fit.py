@@ -80,7 +80,7 @@ def fit(tables: Tables, input_shape: Shape, outputs: int, settings: Settings, bu
         batch = {"micro_batch": micro_batch, "accumulate": accumulate}
         tried = replace(settings, **batch, mode=mode, recompute=recompute, budget=most)
         made = run(tried)
-        noisy = made.batch_norm and micro_batch < min(NOISY_BATCH, settings.micro_batch)
+        noisy = made.learner.model.batch_norm and micro_batch < min(NOISY_BATCH, settings.micro_batch)
         time = time_of(made, tried) / usual
         candidate = Candidate(micro_batch, accumulate, mode, recompute, made.peak["total"], time, noisy)
         candidates.append((candidate, made))

@@ -74,7 +74,9 @@ def cautions(trainer: Trainer) -> Iterator[str]:
     """What the person should know before the run goes on."""
     settings, data = trainer.settings, trainer.data
     seen, effective = settings.micro_batch, settings.micro_batch * settings.accumulate
-    if trainer.forecast.batch_norm and (seen < FEW_SAMPLES or (seen < NOISY_BATCH and settings.accumulate > 1)):
+    if trainer.forecast.learner.model.batch_norm and (
+        seen < FEW_SAMPLES or (seen < NOISY_BATCH and settings.accumulate > 1)
+    ):
         beside = f", although an update sees {effective:,}" if settings.accumulate > 1 else ""
         yield (
             f"batch norm sees {seen} sample{'s' * (seen > 1)} at a time{beside}: below {NOISY_BATCH} its statistics "

@@ -46,7 +46,7 @@ TESTS = {  # each is a program of its own, since a driver that is ill may well e
 }
 LIMIT = 120.0  # seconds of one program; compiling kernels for the first time takes many of them
 _NUMBA = (
-    "import json, engine.ops.cpu; from engine.ops.cpu.kernels import needed; "
+    "import json, engine.ops.cpu; from fnwork.compiling import needed; "
     "kept = [all(each.is_kept for each in needed(mode)) for mode in ('fp32', 'mixed')]; "
     "print(json.dumps([any(kept), str(needed('fp32')[0].function.stats.cache_path)]))"
 )

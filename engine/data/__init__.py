@@ -2,6 +2,6 @@
 
 from engine.data.dataset import DataSet, Part
 from engine.data.loader import Batch, Loader, Slot
-from engine.data.preprocessing import Column, Preprocessing
+from engine.data.preprocessing import Preprocessing
 
-__all__ = ["Batch", "Column", "DataSet", "Loader", "Part", "Preprocessing", "Slot"]
+__all__ = ["Batch", "DataSet", "Loader", "Part", "Preprocessing", "Slot"]

@@ -1,31 +1,18 @@
 """How raw inputs become what the network is fed, fitted on the train part alone and stored with the model."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column of a table: a number, or a category that becomes one 0/1 feature a value.
-
-    `mean` and `std` are those of the train rows. `has_missing`: some train rows had no value, so a 0/1 feature beside
-    the number says where (an empty category is a category of its own, "").
-    """
-
-    name: str
-    categories: tuple[str, ...] = ()
-    mean: float = 0.0
-    std: float = 1.0
-    has_missing: bool = False
 
 
 @dataclass(frozen=True)
 class Preprocessing:
     """Everything about the train part that predicting on new inputs needs.
 
-    Images: `channel_mean` and `channel_std`, one a channel, in pixel units (0 to 255). Tables: `columns`, and `target`
-    with its mean and standard deviation where it is a number. `decimal_comma`: how the train file wrote its numbers.
+    Images: `channel_mean` and `channel_std`, one a channel, in pixel units (0 to 255). Tables: `columns`, as those who
+    made them know them, and `target` with its mean and standard deviation where it is a number. `decimal_comma`: how
+    the train file wrote its numbers.
     """
 
     task: str
@@ -33,7 +20,7 @@ class Preprocessing:
     classes: tuple[str, ...] = ()
     channel_mean: tuple[float, ...] = ()
     channel_std: tuple[float, ...] = ()
-    columns: tuple[Column, ...] = ()
+    columns: tuple[Any, ...] = ()
     target: str = ""
     target_mean: float = 0.0
     target_std: float = 1.0

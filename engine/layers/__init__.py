@@ -12,24 +12,10 @@ from engine.layers.residual import Residual
 from engine.layers.whiten import Whiten
 
 LAYERS: dict[str, type[Layer]] = {
-    "linear": Linear,
-    "flatten": Flatten,
-    "conv": Conv,
-    "batch_norm": BatchNorm,
-    "layer_norm": LayerNorm,
-    "relu": ReLU,
-    "gelu": GELU,
-    "silu": SiLU,
-    "dropout": Dropout,
-    "max_pool": MaxPool,
-    "average_pool": AveragePool,
-    "global_average": GlobalAverage,
-    "residual": Residual,
-    "whiten": Whiten,
-    "se": SqueezeExcitation,
-    "eca": EfficientChannelAttention,
-    "cbam_channels": ChannelAttention,
-    "cbam_positions": PositionAttention,
-}
+    "linear": Linear, "flatten": Flatten, "conv": Conv, "batch_norm": BatchNorm, "layer_norm": LayerNorm, "relu": ReLU,
+    "gelu": GELU, "silu": SiLU, "dropout": Dropout, "max_pool": MaxPool, "average_pool": AveragePool,
+    "global_average": GlobalAverage, "residual": Residual, "whiten": Whiten, "se": SqueezeExcitation,
+    "eca": EfficientChannelAttention, "cbam_channels": ChannelAttention, "cbam_positions": PositionAttention,
+}  # fmt: skip
 
 __all__ = ["LAYERS", "Builder", "FlatParameters", "FlatStatistics", "Layer", "LayerError", "Pass", "Saved", "Tables"]

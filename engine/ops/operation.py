@@ -5,6 +5,7 @@ alone.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,11 @@ def operation(
         return Operation(compute, workspace, flops or _elementwise_flops)
 
     return declare
+
+
+def operations_of(*modules: ModuleType) -> dict[str, Operation]:
+    """All operations of some modules, by name."""
+    return {name: found for each in modules for name, found in vars(each).items() if isinstance(found, Operation)}
 
 
 def array_module(array: Array) -> Any:

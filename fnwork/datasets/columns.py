@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.data import Column
 from engine.errors import InputError
 
 MISSING = frozenset({"", "NA", "N/A", "n/a", "null", "NULL", "?"})
@@ -27,6 +26,21 @@ _FURTHEST = 1e4
 _MOSTLY = 0.9
 # From so many rows on, a text that no two rows share is a name and no category.
 _ROWS_TO_JUDGE = 10
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table: a number, or a category that becomes one 0/1 feature a value.
+
+    `mean` and `std` are those of the train rows. `has_missing`: some train rows had no value, so a 0/1 feature beside
+    the number says where (an empty category is a category of its own, "").
+    """
+
+    name: str
+    categories: tuple[str, ...] = ()
+    mean: float = 0.0
+    std: float = 1.0
+    has_missing: bool = False
 
 
 def names(column: Column) -> tuple[str, ...]:

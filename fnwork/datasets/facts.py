@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from engine.data import Column, DataSet, Part
+from engine.data import DataSet, Part
+from fnwork.datasets.columns import Column
 from fnwork.datasets.data_info import DataInfo, data_info
 from fnwork.datasets.settings import Progress
 

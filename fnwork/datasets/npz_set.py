@@ -11,10 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.data import Column, DataSet, Part, Preprocessing
+from engine.data import DataSet, Part, Preprocessing
 from engine.errors import InputError, nearest
 from fnwork.datasets import columns as table_columns
 from fnwork.datasets import targets as target_values
+from fnwork.datasets.columns import Column
 from fnwork.datasets.data_info import DataInfo, data_info
 from fnwork.datasets.divide import Parts, data_set, divided
 from fnwork.datasets.pixels import fit_images

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.data import Column, DataSet, Part, Preprocessing
+from engine.data import DataSet, Part, Preprocessing
 from engine.errors import InputError, nearest
 from fnwork.datasets import columns as table_columns
 from fnwork.datasets import csv_file
 from fnwork.datasets import targets as target_values
-from fnwork.datasets.columns import MISSING, MOST_CATEGORIES, Cells, is_number
+from fnwork.datasets.columns import MISSING, MOST_CATEGORIES, Cells, Column, is_number
 from fnwork.datasets.csv_file import Table
 from fnwork.datasets.data_info import DataInfo, data_info
 from fnwork.datasets.settings import DataSettings, Progress, silent

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.data import Column, DataSet, Part, Preprocessing
+from engine.data import DataSet, Part, Preprocessing
 from engine.errors import InputError
+from fnwork.datasets.columns import Column
 from fnwork.datasets.data_info import DataInfo, data_info
 from fnwork.datasets.divide import Parts, data_set
 from fnwork.datasets.settings import DataSettings, Progress, silent

@@ -14,9 +14,9 @@ import engine.ops
 from engine.data import DataSet, Part, Preprocessing
 from engine.device import THREADS, choose, thread_count
 from engine.errors import InputError
-from engine.ops import cpu
 from engine.ops.cpu.storage import FEATURES
 from engine.trainer import Settings, Trainer
+from fnwork import compiling
 from fnwork.compiling import HOME, PROCESSES, Compilation, compile_part
 
 ROOT = Path(__file__).parents[2]
@@ -50,7 +50,7 @@ def compiler(monkeypatch):
 
     def faked(kernels, code):
         commands, start = [], subprocess.Popen
-        monkeypatch.setattr(cpu.kernels, "needed", lambda mode: list(kernels))
+        monkeypatch.setattr(compiling, "needed", lambda mode: list(kernels))
 
         def popen(command, **options):
             if "fnwork.compiling" not in command:  # the name of the processor is asked for in this way
@@ -133,8 +133,8 @@ def test_a_damaged_file_of_a_kernel_counts_as_missing(tmp_path):
     code = """
 import os
 from pathlib import Path
-from engine.ops.cpu import kernels
-kernel = kernels.needed("fp32")[0]
+from fnwork import compiling
+kernel = compiling.needed("fp32")[0]
 kernel.compile()
 print(kernel.is_kept)
 for index in Path(os.environ["NUMBA_CACHE_DIR"]).rglob("*.nbi"):
@@ -218,8 +218,8 @@ def test_what_is_compiled_ahead_is_all_that_a_run_calls():
 declared = {}
 for mode in ("fp32", "mixed"):
     gradients(mode)
-    for kernel in kernels.needed(mode):
-        declared.setdefault(kernel.function, set()).add(kernel.types)
+    for function, types in kernels.needed(mode):
+        declared.setdefault(function, set()).add(types)
 for function, types in declared.items():
     print(function.__name__, bool(function.signatures), set(function.signatures) <= types)
 """
@@ -229,8 +229,8 @@ for function, types in declared.items():
 
 def test_the_parts_of_the_compiler_have_all_kernels(monkeypatch):
     compiled = []
-    needed = cpu.kernels.needed("fp32")
-    monkeypatch.setattr(cpu.kernels.Kernel, "compile", lambda kernel: compiled.append(kernel))
+    needed = compiling.needed("fp32")
+    monkeypatch.setattr(compiling.Kernel, "compile", lambda kernel: compiled.append(kernel))
     for part in range(PROCESSES):
         compile_part("fp32", part)
     assert len(compiled) == len(needed) and {id(each.function) for each in compiled} == {
@@ -290,7 +290,7 @@ def test_the_processes_compile_this_copy_whatever_folder_the_user_is_in(tmp_path
     found = subprocess.run([sys.executable, "-c", program], cwd=HOME, capture_output=True, text=True, check=True)
     assert Path(found.stdout.strip()) == Path(engine.__file__)
     started = []
-    monkeypatch.setattr(cpu.kernels, "needed", lambda mode: [FakeKernel(1)])
+    monkeypatch.setattr(compiling, "needed", lambda mode: [FakeKernel(1)])
     monkeypatch.setattr(subprocess, "Popen", lambda command, **options: started.append(options) or NoProcess())
     with Compilation("fp32"):
         assert [options["cwd"] for options in started] == [HOME] * PROCESSES

@@ -1,8 +1,6 @@
-"""How kernels are declared, and what a run needs of them on disk."""
+"""How kernels are declared, and which of them a run needs."""
 
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import numba
@@ -45,27 +43,8 @@ def kernel(*signatures: str) -> Callable[[Callable[..., Any]], Any]:
     return declare
 
 
-@dataclass(frozen=True)
-class Kernel:
-    """A compiled function for arguments of these types."""
-
-    function: Any
-    types: tuple[types.Type, ...]
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether it lies on disk, compiled by any process."""
-        with suppress(Exception):  # of many kinds, where a file is damaged
-            return self.function._cache.load_overload(self.types, self.function.targetctx) is not None
-        return False
-
-    def compile(self) -> None:
-        """Compiles it, unless it lies on disk."""
-        self.function.compile(self.types)
-
-
-def needed(mode: str) -> list[Kernel]:
-    """The kernels of a run in this precision."""
+def needed(mode: str) -> list[tuple[Any, tuple[types.Type, ...]]]:
+    """The kernels of a run in this precision: functions, and the types of their arguments."""
     kinds = _NAMED | {"S": _STORAGE[mode]}
-    kernels = (Kernel(function, tuple(kinds[letter] for letter in letters)) for function, letters in _declared)
+    kernels = ((function, tuple(kinds[letter] for letter in letters)) for function, letters in _declared)
     return list(dict.fromkeys(kernels))

@@ -10,12 +10,8 @@ from typing import Any
 
 from engine.memory import Array, Shape
 
-# What each kind is given, under cuDNN's names: 0 the images, 1 the weights, 2 what they make. It computes the third.
-GIVEN = {
-    "conv_fprop": {"image": 0, "weight": 1},
-    "conv_dgrad": {"filter": 1, "loss": 2},
-    "conv_wgrad": {"image": 0, "loss": 2},
-}
+# What each kind is given, in cuDNN's order: 0 the images, 1 the weights, 2 what they make. It computes the third.
+GIVEN = {"conv_fprop": (0, 1), "conv_dgrad": (2, 1), "conv_wgrad": (0, 2)}
 
 
 @cache
@@ -40,12 +36,10 @@ def _plan(device: int, kind: str, shapes: tuple[Shape, ...], stride: int, paddin
         sizes = [[count, depth, rows, columns] for count, rows, columns, depth in shapes]
         strides = [[depth * rows * columns, 1, depth * columns, depth] for _, depth, rows, columns in sizes]
         tensors = {
-            place: graph.tensor(dim=sizes[place], stride=strides[place], data_type=half)
-            for place in GIVEN[kind].values()
+            place: graph.tensor(dim=sizes[place], stride=strides[place], data_type=half) for place in GIVEN[kind]
         }
-        given = {name: tensors[place] for name, place in GIVEN[kind].items()}
-        made = getattr(graph, kind)(**given, padding=[padding] * 2, stride=[stride] * 2, dilation=[1, 1])
-        place = 3 - sum(GIVEN[kind].values())
+        geometry = {"padding": [padding] * 2, "stride": [stride] * 2, "dilation": [1, 1]}
+        made, place = getattr(graph, kind)(*tensors.values(), **geometry), 3 - sum(GIVEN[kind])
         tensors[place] = made.set_output(True).set_data_type(half).set_dim(sizes[place]).set_stride(strides[place])
         graph.validate()
         graph.build_operation_graph()

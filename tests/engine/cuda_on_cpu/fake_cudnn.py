@@ -68,9 +68,9 @@ class pygraph:
         if kind not in GIVEN:
             raise AttributeError(kind)
 
-        def convolution(*, padding: list[int], stride: list[int], dilation: list[int], **given: Tensor) -> Tensor:
-            assert given.keys() == GIVEN[kind].keys() and dilation == [1, 1]
-            self._kind, self._given = kind, {GIVEN[kind][name]: tensor for name, tensor in given.items()}
+        def convolution(*given: Tensor, padding: list[int], stride: list[int], dilation: list[int]) -> Tensor:
+            assert dilation == [1, 1]
+            self._kind, self._given = kind, dict(zip(GIVEN[kind], given, strict=True))
             self._geometry = {"stride": stride[0], "padding": padding[0]}
             self._made = Tensor([], [], "")
             return self._made
