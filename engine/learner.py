@@ -132,9 +132,13 @@ class Learner:
     @on_device
     def evaluate(self, inputs: Array, targets: Array) -> np.ndarray:
         """The loss and metric sums of a batch under the running statistics."""
-        outputs = self._predict(inputs)
-        self.loss.forward(self.operations, outputs, targets, self.totals, None)
-        self.memory.give(outputs)
+
+        def work() -> None:
+            outputs = self._predict(inputs)
+            self.loss.forward(self.operations, outputs, targets, self.totals, None)
+            self.memory.give(outputs)
+
+        self._replay(work, inputs, "evaluation")
         return self._read_sums()[:TOTALS]
 
     @on_device

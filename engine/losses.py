@@ -42,9 +42,6 @@ def metrics(task: str, totals: np.ndarray, samples: int, target_std: float) -> d
     if task == "classification":
         return {**values, "accuracy": second / samples}
     spread = square - target * target / samples
-    return {
-        **values,
-        "r2": 1.0 - second / spread if spread > 0 else float("nan"),
-        "mae": absolute / samples * target_std,
-        "rmse": sqrt(second / samples) * target_std if second >= 0 else float("nan"),
-    }
+    r2 = 1.0 - second / spread if spread > 0 else float("nan")
+    rmse = sqrt(second / samples) if second >= 0 else float("nan")
+    return {**values, "r2": r2, "mae": absolute / samples * target_std, "rmse": rmse * target_std}

@@ -9,7 +9,6 @@ from engine.device import Card
 from engine.memory import Array, Memory
 
 MOST = 64  # recordings; they change with the loss scale, and with the last batch of an epoch
-_ONCE = (None, None)
 
 
 class Replay:
@@ -19,28 +18,22 @@ class Replay:
 
     def __init__(self, card: Card, memory: Memory) -> None:
         self._card, self._memory = card, memory
-        self._kept: dict[Any, tuple[Any, Any]] = {}
+        self._kept: dict[Any, tuple[Any, dict[str, int]] | None] = {}
 
     def __call__(self, work: Callable[[], None], inputs: Array, *others: Any) -> None:
         key = (inputs.data.ptr, inputs.shape, *others)
-        if key not in self._kept:
-            self._first(work, key)
+        if key in self._kept:
+            graph, fullest = self._kept[key] = self._kept[key] or self._recorded(work)
+            graph.launch(self._card.stream)
+            self._memory.reach(fullest)
             return
-        if self._kept[key] is _ONCE:
-            self._kept[key] = self._recorded(work)
-        graph, fullest = self._kept[key]
-        graph.launch(self._card.stream)
-        self._memory.reach(fullest)
-
-    def _first(self, work: Callable[[], None], key: Any) -> None:
-        """By itself, which loads kernels. What CuPy takes memory for is never recorded: it may lie elsewhere later."""
         if len(self._kept) == MOST:
             self._card.stream.synchronize()
             self._kept.clear()
         before = self._memory.adopted
-        work()
-        if self._memory.adopted == before:
-            self._kept[key] = _ONCE
+        work()  # loads kernels
+        if self._memory.adopted == before:  # what CuPy takes memory for is never recorded: it may lie elsewhere later
+            self._kept[key] = None
 
     def _recorded(self, work: Callable[[], None]) -> tuple[Any, dict[str, int]]:
         before = self._memory.fullest()

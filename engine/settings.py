@@ -4,8 +4,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-NOISY_BATCH = 32  # samples below which the statistics of batch norm become noisy
-
 
 @dataclass(frozen=True)
 class Settings:

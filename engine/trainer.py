@@ -188,16 +188,10 @@ class Trainer:
         if update.scale_reason:
             yield self._event("scale", **{"from": update.scale_before, "to": scale.scale, "why": update.scale_reason})
         yield self._event(
-            "step",
-            epoch=self._progress.epoch,
-            step=step,
-            loss=float(update.totals[0]) / samples,
-            lr=lr,
-            grad_norm=update.grad_norm,
-            samples_per_s=samples / max(seconds, 1e-9),
-            data_wait=_share(waited, seconds),
+            "step", epoch=self._progress.epoch, step=step, loss=float(update.totals[0]) / samples, lr=lr,
+            grad_norm=update.grad_norm, samples_per_s=samples / max(seconds, 1e-9), data_wait=_share(waited, seconds),
             **({"scale": scale.scale} if scale.dynamic else {}),
-        )
+        )  # fmt: skip
 
     def _finish_epoch(self) -> Iterator[Event]:
         """Validation, the best so far, and the next epoch's start."""
@@ -225,14 +219,10 @@ class Trainer:
             samples += batch.count
         return self._metrics("val" if part == "validation" else part, totals, samples)
 
-    def predict(self, inputs: np.ndarray) -> np.ndarray:
-        """Probabilities (N, classes), or values in the target's units (N, 1), for raw inputs as in a part."""
+    def outputs(self, inputs: np.ndarray) -> np.ndarray:
+        """The network's outputs for raw inputs as in a part, (N, outputs)."""
         results = [self._learner.outputs(batch.inputs) for batch in self._feed.of(inputs)]
-        values = np.concatenate(results) if results else np.zeros((0, self.data.outputs), np.float32)
-        if self.data.task == "regression":
-            return self.data.preprocessing.in_units(values)
-        values = np.exp(values - values.max(axis=1, keepdims=True))
-        return values / values.sum(axis=1, keepdims=True)
+        return np.concatenate([np.zeros((0, self.data.outputs), np.float32), *results])
 
     def state(self) -> State:
         """Weights, statistics, optimizer, loss scale, position and best result; arrays of the CPU are views, not

@@ -8,12 +8,14 @@ from itertools import product
 from engine.forecast import Forecast, forecast
 from engine.layers import Tables
 from engine.memory import Shape
-from engine.settings import NOISY_BATCH, Settings
+from engine.settings import Settings
 from engine.trainer import Trainer
 
 MIXED_TIME = 1.1  # time of half-precision storage over float32 on a CPU, where it saves memory and not time
 CALL_WORK = 2e6  # work that costs as much as calling one operation: what small micro-batches lose
 INTERVALS = (1, 2, 4)
+
+NOISY_BATCH = 32  # samples below which the statistics of batch norm become noisy
 
 
 @dataclass(frozen=True)

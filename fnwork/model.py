@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +41,7 @@ def load(folder: Path) -> TrainedModel:
     settings = Settings(loss="cross-entropy" if preprocessing.task == "classification" else "mse")
     trainer = Trainer(context.layers, _stand_in(preprocessing), settings)
     trainer.load_weights(state.arrays)
-    return TrainedModel(preprocessing, trainer.predict)
+    return TrainedModel(preprocessing, partial(predict, trainer))
 
 
 def _stand_in(preprocessing: Preprocessing) -> DataSet:
@@ -50,6 +51,15 @@ def _stand_in(preprocessing: Preprocessing) -> DataSet:
     targets = np.zeros(1, np.int32) if preprocessing.task == "classification" else np.zeros((1, 1), np.float32)
     part = Part(inputs, targets)
     return DataSet("none", preprocessing.task, part, part, None, shape, preprocessing.classes, preprocessing, "")
+
+
+def predict(trainer: Trainer, inputs: np.ndarray) -> np.ndarray:
+    """Probabilities (N, classes), or values in the target's units (N, 1), for raw inputs as in a part."""
+    outputs = trainer.outputs(inputs)
+    if trainer.data.task == "regression":
+        return trainer.data.preprocessing.in_units(outputs)
+    shares = np.exp(outputs - outputs.max(axis=1, keepdims=True))
+    return shares / shares.sum(axis=1, keepdims=True)
 
 
 @dataclass(frozen=True)
@@ -89,7 +99,7 @@ def test(folder: Path, progress: Progress = silent) -> Tested:
     results = trainer.evaluate("test")
     if data_set.task == "regression":
         return Tested(results, (), None, stored.target, notes)
-    predicted = [trainer.predict(inputs).argmax(axis=1) for inputs in _pieces(data_set.test.inputs)]
+    predicted = [trainer.outputs(inputs).argmax(axis=1) for inputs in _pieces(data_set.test.inputs)]
     confusion = scores.confusion(data_set.test.targets, np.concatenate(predicted), len(stored.classes))
     return Tested(results, stored.classes, confusion, "", notes)
 

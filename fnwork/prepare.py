@@ -20,7 +20,6 @@ from engine.errors import InputError, RunError
 from engine.forecast import Forecast
 from engine.forecast import forecast as engine_forecast
 from engine.model import InvalidLayer
-from engine.settings import NOISY_BATCH
 from engine.trainer import Settings, Trainer
 from fnwork import augmentation, datasets
 from fnwork import fit as fitting
@@ -75,12 +74,12 @@ def cautions(trainer: Trainer) -> Iterator[str]:
     settings, data = trainer.settings, trainer.data
     seen, effective = settings.micro_batch, settings.micro_batch * settings.accumulate
     if trainer.forecast.learner.model.batch_norm and (
-        seen < FEW_SAMPLES or (seen < NOISY_BATCH and settings.accumulate > 1)
+        seen < FEW_SAMPLES or (seen < fitting.NOISY_BATCH and settings.accumulate > 1)
     ):
         beside = f", although an update sees {effective:,}" if settings.accumulate > 1 else ""
         yield (
-            f"batch norm sees {seen} sample{'s' * (seen > 1)} at a time{beside}: below {NOISY_BATCH} its statistics "
-            "are noisy. Use a larger train.micro_batch with less train.accumulate, or layer_norm"
+            f"batch norm sees {seen} sample{'s' * (seen > 1)} at a time{beside}: below {fitting.NOISY_BATCH} its "
+            "statistics are noisy. Use a larger train.micro_batch with less train.accumulate, or layer_norm"
         )
     if effective > len(data.train):
         yield f"an update is to see {effective:,} samples, but there are {len(data.train):,}: each epoch is one update"

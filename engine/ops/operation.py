@@ -2,6 +2,7 @@
 alone.
 """
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -13,6 +14,35 @@ import numpy as np
 from engine.memory import Array, ArraySpec, Scratch
 
 PIECE_BYTES = 1 << 19  # scratch of one piece of an elementwise pass: stays in a core's second-level cache
+CARD_PIECES = 32  # so many of them make one on a card, where each costs launches
+
+
+class _Pieces(threading.local):
+    factor = 1
+
+
+_pieces = _Pieces()
+
+
+def piece_bytes() -> int:
+    """Scratch of one piece here and now."""
+    return PIECE_BYTES * _pieces.factor
+
+
+def in_card_pieces(like: "Operation") -> "Operation":
+    """An operation of the reference as a card computes it."""
+
+    def enlarged(function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: Any, **options: Any) -> Any:
+            _pieces.factor = CARD_PIECES
+            try:
+                return function(*arguments, **options)
+            finally:
+                _pieces.factor = 1
+
+        return called
+
+    return Operation(enlarged(like.compute), enlarged(like.workspace), like.flops)
 
 
 @dataclass(frozen=True)
@@ -70,7 +100,7 @@ def rows_of(array: Array) -> Array:
 
 def piece_rows(array: Array) -> int:
     """How many rows of (rows, channels) make one piece; a multiple of 8 so that bit masks split at whole bytes."""
-    rows = PIECE_BYTES // (compute_dtype(array).itemsize * array.shape[-1])
+    rows = piece_bytes() // (compute_dtype(array).itemsize * array.shape[-1])
     return max(8, min(rows, prod(array.shape[:-1]) + 7) // 8 * 8)
 
 

@@ -14,7 +14,7 @@ SHAPES = [(2, 3, 4, 5), (1, 1, 1, 1), (5, 1, 6, 3), (3, 4, 2, 1)]
 
 @pytest.fixture(params=[1 << 19, 64], ids=["whole", "in pieces"])
 def operations(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Operations:
-    monkeypatch.setattr("engine.ops.reference.attention.PIECE_BYTES", request.param)
+    monkeypatch.setattr("engine.ops.operation.PIECE_BYTES", request.param)
     return Operations(memory())
 
 

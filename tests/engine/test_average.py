@@ -10,6 +10,7 @@ from engine.errors import InputError
 from engine.losses import TOTALS
 from engine.trainer import Settings, Trainer
 from fnwork import state_file
+from fnwork.model import predict
 
 SHAPE = (6, 6, 1)
 LAYERS = [
@@ -77,10 +78,10 @@ def test_raw_weights_averages_and_their_count_come_back_and_the_rest_is_the_same
 def test_averages_are_what_is_evaluated_and_what_a_checkpoint_brings():
     training = trainer()
     events = list(training.run())
-    outputs = training.predict(training.data.train.inputs)
+    outputs = predict(training, training.data.train.inputs)
     plain = trainer(replace(SETTINGS, average_decay=0.0))
     plain.load_weights(training.state().arrays)
-    np.testing.assert_array_equal(plain.predict(plain.data.train.inputs), outputs)
+    np.testing.assert_array_equal(predict(plain, plain.data.train.inputs), outputs)
     assert plain.evaluate("validation")["val_loss"] == events[-3].values["val_loss"]
 
 

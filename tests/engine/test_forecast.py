@@ -12,7 +12,7 @@ from engine.data.augment import Augmentation
 from engine.forecast import forecast
 from engine.memory import CATEGORIES, BudgetExceeded
 from engine.ops import operation as pieces
-from engine.ops.reference import basic, convolution, update
+from engine.ops.reference import convolution
 from engine.trainer import Settings, Trainer
 from fnwork.fit import advise
 from fnwork.layer_forecast import layer_forecasts
@@ -39,8 +39,6 @@ def small_scratch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small networks as large ones are: what is kept outweighs the scratch of an operation."""
     monkeypatch.setattr(convolution, "COLUMN_BYTES", 4096)
     monkeypatch.setattr(pieces, "PIECE_BYTES", 1024)
-    monkeypatch.setattr(basic, "_PIECE", 128)
-    monkeypatch.setattr(update, "PIECE_BYTES", 8 * 128)
 
 
 def tight(layers: list[dict], data: DataSet, settings: Settings) -> Settings:

@@ -9,7 +9,7 @@ from test_operations_products import STORAGE, compare, numbers, weights_dtype
 from engine.ops import Operations
 from engine.ops import operation as pieces
 from engine.ops.packing import packed_mask, packed_positions
-from engine.ops.reference import basic, pooling
+from engine.ops.reference import basic
 
 
 @pytest.fixture
@@ -20,9 +20,8 @@ def operations() -> Operations:
 @pytest.fixture(params=[1, 1 << 19], ids=["many pieces", "one piece"], autouse=True)
 def piece_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Pieces of eight rows, or one piece."""
-    for module in (pieces, pooling):
-        monkeypatch.setattr(module, "PIECE_BYTES", request.param)
-    monkeypatch.setattr(basic, "_PIECE", 7 if request.param == 1 else request.param)
+    monkeypatch.setattr(pieces, "PIECE_BYTES", request.param)
+    monkeypatch.setattr(basic, "_piece", lambda: 7 if request.param == 1 else request.param)
     return request.param
 
 

@@ -12,7 +12,6 @@ from engine.layers import FlatParameters
 from engine.layers.parameters import Parameter
 from engine.losses import TOTALS, Loss, metrics
 from engine.ops import Operations
-from engine.ops.reference import update
 from engine.optim import SLOTS, Optimizer
 
 
@@ -144,7 +143,7 @@ class Formula:
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_optimizers(monkeypatch: pytest.MonkeyPatch, name: str, dtype: str, piece_bytes: int) -> None:
     """Five updates of a matrix and of a vector; decay moves the matrix only."""
-    monkeypatch.setattr(update, "PIECE_BYTES", piece_bytes)
+    monkeypatch.setattr("engine.ops.operation.PIECE_BYTES", piece_bytes)
     operations = Operations(memory())
     matrix, vector = numbers(dtype, 5, 7), numbers(dtype, 6)
     matrix[0, 0] = 0.0

@@ -9,6 +9,7 @@ from cuda_on_cpu.both_ways import compare, on_the_card, run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from engine.memory import ArraySpec
 from engine.ops import cuda, kernels_named, reference, to_host
 from engine.ops.cuda import convolution
 from engine.ops.operation import Operation
@@ -293,3 +294,11 @@ def test_every_operation_is_there():
     names = [name for name, value in vars(reference).items() if isinstance(value, Operation)]
     assert names and all(isinstance(getattr(cuda, name), Operation) for name in names)
     assert kernels_named("cuda") is cuda
+
+
+def test_pieces_are_larger_on_a_card():
+    """Each costs launches there; the forecast knows, and nothing is left of it elsewhere."""
+    x = ArraySpec((64, 32, 32, 64), np.dtype(SINGLE))
+    (here, *_), (there, *_) = (kernels.gelu.workspace(x, x) for kernels in (reference, cuda))
+    assert there.nbytes == min(32 * here.nbytes, x.nbytes)
+    assert reference.gelu.workspace(x, x)[0].nbytes == here.nbytes

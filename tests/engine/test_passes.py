@@ -9,7 +9,7 @@ from laboratory import learner, window
 from engine.layers import Pass
 from engine.learner import Learner
 from engine.ops import operation as pieces
-from engine.ops.reference import basic, convolution, update
+from engine.ops.reference import convolution
 from engine.recompute import BlockCost, Plan, cheapest, every, keep_all
 
 SHAPE = (8, 8, 2)
@@ -56,8 +56,6 @@ def small_scratch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small networks as large ones are: what is kept outweighs the scratch of an operation."""
     monkeypatch.setattr(convolution, "COLUMN_BYTES", 2048)
     monkeypatch.setattr(pieces, "PIECE_BYTES", 512)
-    monkeypatch.setattr(basic, "_PIECE", 64)
-    monkeypatch.setattr(update, "PIECE_BYTES", 8 * 64)
 
 
 def batch(samples: int, shape: tuple[int, ...] = SHAPE, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

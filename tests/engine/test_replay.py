@@ -87,3 +87,17 @@ def test_another_factor_is_another_recording(stream) -> None:
     learner.scale.scale /= 2
     training.window(learner, 0)
     assert stream.launched == before + 1
+
+
+@pytest.mark.parametrize("average_decay", [0.0, 0.9])
+def test_a_recorded_evaluation_is_the_evaluation(stream, average_decay: float) -> None:
+    """Also with averages in the place of weights, and after training went on."""
+    found = []
+    for replayed in (False, True):
+        learner = built(replayed, "mixed", training.NETWORK, average_decay=average_decay)
+        for _ in range(3):
+            training.train(learner, 1)
+            found.append(learner.evaluate(*training.hold(learner, 9)))
+    assert stream.launched > 2
+    for plain, again in zip(found[:3], found[3:], strict=True):
+        np.testing.assert_array_equal(plain, again)

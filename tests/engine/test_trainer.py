@@ -12,6 +12,7 @@ from engine.data import Part
 from engine.errors import InputError
 from engine.schedule import learning_rate
 from engine.trainer import Settings, Trainer
+from fnwork.model import predict
 
 ROW_LAYERS = [{"type": "linear", "out": 8}, {"type": "relu"}, {"type": "linear"}]
 
@@ -112,15 +113,15 @@ def test_predictions_of_classes_are_probabilities_and_agree_with_evaluate(mode: 
     trainer = Trainer(zoo.layers("cnn8", {"width": 0.05}), data, settings, "cpu")
     list(trainer.run())
     result = trainer.evaluate("test")
-    probabilities = trainer.predict(data.test.inputs)
+    probabilities = predict(trainer, data.test.inputs)
     assert probabilities.dtype == np.float32 and probabilities.shape == (6, 3)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-5)
     assert (probabilities.argmax(axis=1) == data.test.targets).mean() == result["test_accuracy"]
     picked = probabilities[np.arange(6), data.test.targets]
     assert -np.log(picked).mean() == pytest.approx(result["test_loss"], rel=1e-3)
-    one_by_one = np.concatenate([trainer.predict(data.test.inputs[n : n + 1]) for n in range(6)])
+    one_by_one = np.concatenate([predict(trainer, data.test.inputs[n : n + 1]) for n in range(6)])
     np.testing.assert_allclose(one_by_one, probabilities, rtol=1e-4 if mode == "fp32" else 2e-2, atol=1e-6)
-    assert trainer.predict(data.test.inputs[:0]).shape == (0, 3)
+    assert predict(trainer, data.test.inputs[:0]).shape == (0, 3)
 
 
 def test_predictions_of_numbers_are_in_their_units() -> None:
@@ -128,7 +129,7 @@ def test_predictions_of_numbers_are_in_their_units() -> None:
     settings = Settings(epochs=3, micro_batch=8, loss="mse", lr=0.03)
     trainer = Trainer(ROW_LAYERS, data, settings, "cpu")
     (*_, last) = of_kind(trainer.run(), "epoch")
-    predicted = trainer.predict(data.validation.inputs)
+    predicted = predict(trainer, data.validation.inputs)
     wanted = data.preprocessing.in_units(data.validation.targets)
     assert predicted.shape == wanted.shape == (12, 1)
     error = (predicted - wanted).astype(np.float64)

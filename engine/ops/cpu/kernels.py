@@ -10,17 +10,10 @@ if numba.config.DISABLE_JIT:
     raise ImportError("NUMBA_DISABLE_JIT is set")
 
 _NAMED = {
-    "F": types.float32[::1],
-    "D": types.float64[::1],
-    "L": types.int64[::1],
-    "B": types.uint8[::1],
-    "N": types.UniTuple(types.intp, 4),
-    "T": types.UniTuple(types.float32, 9),
-    "U": types.UniTuple(types.uint64, 5),
-    "i": types.intp,
-    "f": types.float32,
-    "b": types.boolean,
-}
+    "F": types.float32[::1], "D": types.float64[::1], "L": types.int64[::1], "B": types.uint8[::1],
+    "N": types.UniTuple(types.intp, 4), "T": types.UniTuple(types.float32, 9), "U": types.UniTuple(types.uint64, 5),
+    "i": types.intp, "f": types.float32, "b": types.boolean,
+}  # fmt: skip
 _STORAGE = {"fp32": types.float32[::1], "mixed": types.uint16[::1]}
 _declared: list[tuple[Any, str]] = []
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from engine.ops import reference
 from engine.ops.cuda import convolution, normalization, passes, update
-from engine.ops.operation import operations_of
+from engine.ops.operation import in_card_pieces, operations_of
 
 globals().update(operations_of(convolution, normalization, passes, update))
 
 
 def __getattr__(name: str) -> Any:
     """What has no kernel of its own."""
-    return getattr(reference, name)
+    return in_card_pieces(getattr(reference, name))

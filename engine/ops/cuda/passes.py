@@ -3,7 +3,7 @@
 from engine.memory import Array, Scratch
 from engine.ops import reference
 from engine.ops.cuda.launch import launch
-from engine.ops.operation import Operation, operation
+from engine.ops.operation import Operation, in_card_pieces, operation
 
 
 @operation()
@@ -37,11 +37,12 @@ def _means(x: Array, out: Array, *, work: Scratch) -> None:
     launch("means", out.size, x.size // out.size, x.shape[3], x, out)
 
 
-# means over positions alone have a kernel
-summarise = Operation(
-    _means, lambda x, out: (), reference.summarise.flops,
-    lambda x, out: out.shape == (x.shape[0], x.shape[3]), reference.summarise,
-)  # fmt: skip
+def _are_means(x: Array, out: Array) -> bool:
+    return out.shape == (x.shape[0], x.shape[3])
+
+
+_all = in_card_pieces(reference.summarise)
+summarise = Operation(_means, lambda x, out: (), _all.flops, _are_means, _all)
 
 
 @operation()

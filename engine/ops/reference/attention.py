@@ -7,7 +7,7 @@ For images (N, H, W, C) a row of numbers a channel is (k N, C), rows of one kind
 from collections.abc import Iterator
 
 from engine.memory import Array, ArraySpec, Scratch
-from engine.ops.operation import PIECE_BYTES, array_module, compute_dtype, matching, operation, slices
+from engine.ops.operation import array_module, compute_dtype, matching, operation, piece_bytes, slices
 from engine.ops.reference.activation import sigmoid
 
 
@@ -25,7 +25,7 @@ def _over(numbers: Array) -> dict[str, object]:
 
 def _piece(x: Array) -> ArraySpec:
     """Some of the images, in the dtype of the arithmetic."""
-    images = max(1, min(x.shape[0], PIECE_BYTES * x.shape[0] // (4 * x.size)))
+    images = max(1, min(x.shape[0], piece_bytes() * x.shape[0] // (4 * x.size)))
     return ArraySpec((images, *x.shape[1:]), compute_dtype(x))
 
 

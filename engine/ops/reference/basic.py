@@ -3,9 +3,11 @@
 import numpy as np
 
 from engine.memory import Array, ArraySpec, Scratch
-from engine.ops.operation import PIECE_BYTES, array_module, matching, operation, slices
+from engine.ops.operation import array_module, matching, operation, piece_bytes, slices
 
-_PIECE = PIECE_BYTES // 64
+
+def _piece() -> int:
+    return piece_bytes() // 64
 
 
 @operation()
@@ -33,11 +35,11 @@ def scale(out: Array, factor: float, *, work: Scratch) -> None:
     out *= out.dtype.type(factor)
 
 
-@operation(workspace=lambda x, total: [ArraySpec((min(x.size, _PIECE),), np.dtype(np.float64))])
+@operation(workspace=lambda x, total: [ArraySpec((min(x.size, _piece()),), np.dtype(np.float64))])
 def square_sum(x: Array, total: Array, *, work: Scratch) -> None:
     """total[0] += sum of x^2 in float64, which cannot overflow for float32 values: not finite exactly if x is not."""
     xp = array_module(x)
-    for source, wide in matching(slices(x.size, _PIECE), [x.reshape(-1)], work):
+    for source, wide in matching(slices(x.size, _piece()), [x.reshape(-1)], work):
         wide[...] = source
         total += xp.dot(wide, wide)
 
@@ -46,7 +48,7 @@ def square_sum(x: Array, total: Array, *, work: Scratch) -> None:
 def is_finite(x: Array, *, work: Scratch) -> bool:
     """Whether every value of x is finite."""
     xp = array_module(x)
-    return all(bool(xp.isfinite(piece).all()) for (piece,) in matching(slices(x.size, _PIECE), [x.reshape(-1)]))
+    return all(bool(xp.isfinite(piece).all()) for (piece,) in matching(slices(x.size, _piece()), [x.reshape(-1)]))
 
 
 @operation()

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from engine.memory import Array, ArraySpec, Scratch
-from engine.ops.operation import PIECE_BYTES, array_module, compute_dtype, matching, operation, slices
+from engine.ops.operation import array_module, compute_dtype, matching, operation, piece_bytes, slices
 
 
 def _images(out: Array) -> int:
     """How many pooled images make one piece."""
-    return max(1, min(out.shape[0], PIECE_BYTES // (4 * max(1, out.size // out.shape[0]))))
+    return max(1, min(out.shape[0], piece_bytes() // (4 * max(1, out.size // out.shape[0]))))
 
 
 def _in_pieces(pooled: Array, *others: Array | None, work: Scratch) -> Iterator[list[Any]]:

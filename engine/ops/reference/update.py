@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from engine.memory import Array, ArraySpec, Scratch
-from engine.ops.operation import PIECE_BYTES, array_module, matching, operation, slices
+from engine.ops.operation import array_module, matching, operation, piece_bytes, slices
 
 
 def _scratch(value: Array, *arrays: Array | None, **options: float) -> list[ArraySpec]:
-    return [ArraySpec((min(value.size, PIECE_BYTES // value.dtype.itemsize),), value.dtype)] * 2
+    return [ArraySpec((min(value.size, max(1, piece_bytes() // value.dtype.itemsize)),), value.dtype)] * 2
 
 
 def _in_pieces(*arrays: Array | None, work: Scratch) -> Iterator[list[Any]]:
