@@ -137,7 +137,6 @@ class Memory:
     bytes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CATEGORIES, 0))
     total: int = 0
     outside: int = 0
-    adopted: int = 0
     timeline: list[TimelinePoint] | None = None
     guard: Callable[[], AbstractContextManager[None]] = nullcontext
 
@@ -194,10 +193,7 @@ class Memory:
         return block.array
 
     def adopt(self, size: int, category: str) -> None:
-        """Enters memory that lives outside the pool, such as the data set itself; a negative size takes it out.
-        `adopted` counts how often.
-        """
-        self.adopted += 1
+        """Enters memory that lives outside the pool, such as the data set itself; a negative size takes it out."""
         self.outside += size
         self._enter(category, size)
 

@@ -19,20 +19,20 @@ class Replay:
     def __init__(self, card: Card, memory: Memory) -> None:
         self._card, self._memory = card, memory
         self._kept: dict[Any, tuple[Any, dict[str, int]] | None] = {}
+        self._pool = card.cupy.cuda.MemoryPool()  # of what CuPy takes meanwhile: recordings go on writing there
 
     def __call__(self, work: Callable[[], None], inputs: Array, *others: Any) -> None:
         key = (inputs.data.ptr, inputs.shape, *others)
-        if key in self._kept:
-            graph, fullest = self._kept[key] = self._kept[key] or self._recorded(work)
-            graph.launch(self._card.stream)
-            self._memory.reach(fullest)
-            return
-        if len(self._kept) == MOST:
-            self._card.stream.synchronize()
-            self._kept.clear()
-        before = self._memory.adopted
-        work()  # loads kernels
-        if self._memory.adopted == before:  # what CuPy takes memory for is never recorded: it may lie elsewhere later
+        with self._card.cupy.cuda.using_allocator(self._pool.malloc):
+            if key in self._kept:
+                graph, fullest = self._kept[key] = self._kept[key] or self._recorded(work)
+                graph.launch(self._card.stream)
+                self._memory.reach(fullest)
+                return
+            if len(self._kept) == MOST:
+                self._card.stream.synchronize()
+                self._kept.clear()
+            work()  # by itself at first, which loads kernels and fills the pool
             self._kept[key] = None
 
     def _recorded(self, work: Callable[[], None]) -> tuple[Any, dict[str, int]]:

@@ -50,22 +50,7 @@ class NVMLError(Exception):
 
 
 class Array(np.ndarray):
-    """An array of a card. What makes new arrays takes memory of the pool (none here, but its hook hears of it)."""
-
-    runtime: FakeRuntime
-
-    @property
-    def data(self) -> SimpleNamespace:
-        return SimpleNamespace(ptr=self.ctypes.data)
-
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
-        plain = [each.view(np.ndarray) if isinstance(each, Array) else each for each in inputs]
-        if out is not None:
-            options["out"] = tuple(each.view(np.ndarray) if isinstance(each, Array) else each for each in out)
-        else:
-            self.runtime.give(self.runtime.take(0))
-        made = getattr(ufunc, method)(*plain, **options)
-        return made.view(Array) if isinstance(made, np.ndarray) else made
+    """An array of a card."""
 
     def get(self) -> np.ndarray:
         return np.array(self)
@@ -158,7 +143,7 @@ class FakeRuntime:
 
     def install(self, patch: pytest.MonkeyPatch) -> FakeRuntime:
         """Puts the modules where `import` finds them."""
-        patch.setattr(Array, "runtime", self, raising=False)
+        patch.setattr("engine.trainer.Replay", lambda card, memory: lambda work, *key: work())  # all is done at once
         patch.setitem(sys.modules, "cupy", self.module)
         for kept in ("_module", "_kernel"):  # those of another module of that name
             patch.setattr(launch, kept, cache(getattr(launch, kept).__wrapped__))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -27,15 +28,15 @@ def stream(request: pytest.FixtureRequest) -> Iterator[stand_in.RecordingStream]
     with stand_in.installed(with_cudnn=request.param):
         stand_in.stream.launched = 0
         yield stand_in.stream
-    stand_in.stream.allocated = lambda: None
 
 
 def built(replayed: bool, mode: str, network: list[dict], **options) -> Learner:
     stored = lambda size: both_ways.transfer(np.full(size, both_ways.GARBAGE, np.uint8))  # noqa: E731
     memory = Memory(stored, capacity=1 << 20, alignment=512)
-    stand_in.stream.allocated = lambda: memory.adopt(0, "workspace")
     settings = Settings(micro_batch=training.BATCH, accumulate=2, mode=mode, loss_scale=256.0, **options)
-    replay = (Replay(SimpleNamespace(stream=stand_in.stream), memory),) if replayed else ()
+    pools = SimpleNamespace(MemoryPool=lambda: SimpleNamespace(malloc=None), using_allocator=nullcontext)
+    card = SimpleNamespace(stream=stand_in.stream, cupy=SimpleNamespace(cuda=pools))
+    replay = (Replay(card, memory),) if replayed else ()
     operations = Operations(memory, kernels_named("cuda"))
     return Learner(network, training.SHAPE, training.OUTPUTS, settings, operations, *replay)
 
@@ -67,17 +68,21 @@ def test_the_ledger_says_how_full_it_was_though_nothing_was_entered(stream) -> N
     assert learner.memory.fullest() == first and first["activations"] > 0
 
 
-def test_what_takes_memory_is_not_recorded(stream) -> None:
-    learner = built(True, "fp32", training.NETWORK)
-    linear = learner.operations.linear
-
-    def takes(*arguments, **options) -> None:
-        stream.allocated()
-        linear(*arguments, **options)
-
-    learner.operations.linear = takes
-    training.train(learner, WINDOWS)
-    assert stream.launched == 0
+@pytest.mark.parametrize(
+    "layers",
+    [
+        [{"type": "se"}, {"type": "eca"}],
+        [{"type": "cbam_channels"}, {"type": "cbam_positions"}],
+        [{"type": "layer_norm"}, {"type": "gelu"}, {"type": "average_pool"}, {"type": "silu"}],
+    ],
+    ids=["attention", "cbam", "others"],
+)
+def test_what_has_no_kernels_of_its_own_is_recorded_too(stream, layers: list[dict]) -> None:
+    """What it makes on the way lies in memory of the recordings."""
+    network = [*training.NETWORK[:6], *layers, {"type": "global_average"}, {"type": "linear"}]
+    plain, again = (built(replayed, "mixed", network) for replayed in (False, True))
+    assert training.train(plain, WINDOWS) == training.train(again, WINDOWS)
+    assert stream.launched == 2 * WINDOWS - 1
 
 
 def test_another_factor_is_another_recording(stream) -> None:

@@ -124,7 +124,7 @@ def theirs(workload: str, mode: str, *, channels_last: bool, tf32: bool) -> Meas
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("workload", WORKLOADS)
 def test_speed(workload: str, mode: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Printed, not judged: beside the faster of PyTorch's two layouts, of the same arithmetic and as it is by itself."""
+    """Printed, not judged: beside the faster of PyTorch's two layouts, in the same arithmetic and in its own."""
     found = ours(workload, mode)
     with capsys.disabled():
         print(f"\n{workload} {mode}: {found.ms:.2f} ms a step, {found.mib:.0f} MiB", end="")

@@ -3,7 +3,7 @@
 import ctypes
 import itertools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -30,7 +30,6 @@ class RecordingStream:
     def __init__(self) -> None:
         self.recorded: list[Callable[[], Any]] | None = None
         self.launched = 0
-        self.allocated: Callable[[], None] = lambda: None  # is told when something takes memory
 
     def do(self, work: Callable[[], Any]) -> None:
         if self.recorded is None:
@@ -68,15 +67,21 @@ class CardArray(np.ndarray):
         return SimpleNamespace(ptr=self.ctypes.data)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
-        plain = [each.view(np.ndarray) if isinstance(each, CardArray) else each for each in inputs]
         if out is None:
-            assert stream.recorded is None, "takes memory while it is recorded"
-            stream.allocated()
-            made = getattr(ufunc, method)(*plain, **options)
-            return made.view(CardArray) if isinstance(made, np.ndarray) else made
-        options["out"] = tuple(each.view(np.ndarray) if isinstance(each, CardArray) else each for each in out)
-        stream.do(lambda: getattr(ufunc, method)(*plain, **options))
+            return _made(getattr(ufunc, method), inputs, options)
+        options["out"], inputs = _plain(out), _plain(inputs)
+        stream.do(lambda: getattr(ufunc, method)(*inputs, **options))
         return out[0]
+
+    def __array_function__(self, function: Any, types: Any, inputs: Any, options: Any) -> Any:
+        return _made(function, inputs, options)
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)  # a single number stays on the card
+        return found if isinstance(found, np.ndarray) else super().__getitem__((key, ...))
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[place] for place in range(len(self)))
 
     def __setitem__(self, key: Any, value: Any) -> None:
         stream.do(lambda: super(CardArray, self).__setitem__(key, value))
@@ -89,6 +94,24 @@ class CardArray(np.ndarray):
         assert stream.recorded is None
         assert type(values) is np.ndarray and values.shape == self.shape and values.dtype == self.dtype
         self[...] = values
+
+
+def _plain(values: Any) -> Any:
+    """Arrays of the host in the place of those on the card, also within lists."""
+    if isinstance(values, list | tuple):
+        return tuple(map(_plain, values))
+    return values.view(np.ndarray) if isinstance(values, CardArray) else values
+
+
+def _made(function: Callable[..., Any], inputs: Sequence[Any], options: dict[str, Any]) -> Any:
+    """A new array, which a recording writes each time."""
+    inputs, options = _plain(inputs), {name: _plain(value) for name, value in options.items()}
+    with np.errstate(all="ignore"):  # while it is recorded the inputs are not there yet
+        made = np.asarray(function(*inputs, **options))
+    if stream.recorded is not None:
+        made[...] = 0
+        stream.do(lambda: made.__setitem__(..., function(*inputs, **options)))
+    return made.view(CardArray)
 
 
 def on_card(values: Any) -> CardArray:
