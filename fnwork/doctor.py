@@ -96,6 +96,7 @@ class Findings:
     libraries: tuple[str, ...]
     toolkit: str
     kernel_cache: Folder
+    cudnn: str
     tests: tuple[Trial, ...]
     numpy: str
     blas: tuple[str, ...]

@@ -44,6 +44,7 @@ TESTS = {  # each is a program of its own, since a driver that is ill may well e
     "a convolution in fp32": _CONVOLUTION.format("float32"),
     "a convolution in fp16": _CONVOLUTION.format("float16"),
 }
+CUDNN = "import cudnn; cudnn.create_handle(); print(cudnn.__version__, 'over', cudnn.backend_version_string())"
 LIMIT = 120.0  # seconds of one program; compiling kernels for the first time takes many of them
 _NUMBA = (
     "import json, engine.ops.cpu; from fnwork.compiling import needed; "
@@ -104,6 +105,7 @@ def gather(sources: Sources) -> Findings:
         libraries=tuple(f"{name} {installed[name]}" for name in sorted(installed) if _CUDA_LIBRARY.match(name)),
         toolkit=environment.get("CUDA_PATH") or environment.get("CUDA_HOME") or shutil.which("nvcc") or "",
         kernel_cache=kernel_cache(environment),
+        cudnn=cudnn(installed, environment, sources.run) if driver.cards and len(wheels) == 1 else "",
         tests=tuple(try_cards(driver, environment, sources.run)) if len(wheels) == 1 else (),
         numpy=np.__version__,
         blas=tuple(
@@ -198,6 +200,16 @@ def check_convolution(use: str, dtype: str) -> None:
             operations.convolve(x, weight, None, out, stride=1, padding=1)
             results.append(to_host(out).astype(np.float32))
     assert np.array_equal(*results), "a convolution comes out wrong"
+
+
+def cudnn(installed: Mapping[str, str], environment: Mapping[str, str], run: Run) -> str:
+    """What there is of cuDNN, which nothing depends on."""
+    if "nvidia-cudnn-frontend" not in installed:
+        return "not installed; half precision trains faster with it (the extra cudnn12 or cudnn13)"
+    passed, said = run(CUDNN, environment, LIMIT)
+    if not passed:
+        return f"cannot be used: {Trial('', '', False, 0.0, said).reason}"
+    return f"{said.strip()}, for convolutions in half precision"
 
 
 def numba(version: str, environment: Mapping[str, str], run: Run) -> Compiled:

@@ -48,6 +48,7 @@ def _facts(found: Findings) -> dict[str, list[str]]:
         "CuPy": [f"{wheel.name} {wheel.version}" for wheel in found.wheels],
         "CUDA": [*found.libraries, *([found.toolkit] if found.toolkit else [])],
         **({"kernel cache": [f"{cache.path}, {'writable' if cache.writable else 'not writable'}"]} if card else {}),
+        **({"cuDNN": [found.cudnn]} if found.cudnn else {}),
         **({"tests": [_test(test) for test in found.tests]} if card else {}),
         "NumPy": [found.numpy, *found.blas],
         "Numba": [f"{numba.version}, {numba.problem or kept}".removeprefix(", ")],

@@ -48,10 +48,11 @@ class Machine:
         )
 
     def _run(self, program, environment, limit):
-        name = next((name for name, text in TESTS.items() if text == program), "Numba")
+        programs = {text: name for name, text in TESTS.items()} | {probes.CUDNN: "cuDNN"}
+        name = programs.get(program, "Numba")
         self.calls.append((name, environment))
         fault = next((fault for word, fault in self._faults.items() if word in name), "")
-        return not fault, fault or (NUMBA if name == "Numba" else "")
+        return not fault, fault or {"Numba": NUMBA, "cuDNN": "1.28.0 over 9.19.0\n"}.get(name, "")
 
     def found(self) -> Findings:
         return gather(self.sources)
@@ -293,6 +294,18 @@ def test_what_is_found_on_the_way(tmp_path):
     assert found.blas and "threads" in found.blas[0]
 
 
+def test_cudnn_is_told_of_and_never_needed(tmp_path):
+    frontend = ("nvidia-cudnn-frontend", "1.28.0")
+    with_it = Machine(tmp_path, DRIVER, [CUDA12, frontend]).found()
+    assert with_it.cudnn == "1.28.0 over 9.19.0, for convolutions in half precision"
+    assert "the extra cudnn12" in Machine(tmp_path, DRIVER, [CUDA12]).found().cudnn
+    missing = "Traceback\nRuntimeError: libcudnn.so.9: cannot open"
+    broken = Machine(tmp_path, DRIVER, [CUDA12, frontend], faults={"cuDNN": missing}).found()
+    assert broken.cudnn == "cannot be used: RuntimeError: libcudnn.so.9: cannot open"
+    assert all(verdict(found).usable for found in (with_it, broken))
+    assert Machine(tmp_path).found().cudnn == ""
+
+
 def test_a_kernel_cache_is_writable_where_it_can_be_made(tmp_path):
     def cache(*parts: str) -> Folder:
         return probes.kernel_cache({"CUPY_CACHE_DIR": str(tmp_path.joinpath(*parts))})
@@ -322,7 +335,7 @@ def test_the_convolution_that_is_tested_is_the_operation_itself(dtype):
 
 
 def test_the_programs_are_python():
-    for program in TESTS.values():
+    for program in (*TESTS.values(), probes.CUDNN):
         compile(program, "<test>", "exec")
 
 
@@ -346,6 +359,7 @@ def test_the_command_ends_with_its_verdict(monkeypatch, tmp_path, capsys):
     assert "570.124, runs CUDA up to 12.8" in printed.out
     assert "NVIDIA GeForce RTX 4070, 11.0 of 12.0 GiB free, compute capability 8.9, GPU-11111111-aaaa" in printed.out
     assert "✓ NVIDIA GeForce RTX 4070: allocation" in printed.out
+    assert "cuDNN         not installed" in printed.out
     assert "✗ NVIDIA GeForce RTX 4070: a kernel, ImportError: libnvrtc.so.12" in printed.out
 
 
