@@ -97,9 +97,8 @@ class Learner:
             return self.loss.forward(self.operations, outputs, targets, self.totals, factor)
 
         seed, *place = counter
-        if self.model.draws:
-            for number, value in enumerate(place):
-                self.operations.fill(self._place[number : number + 1], value)
+        for number, value in enumerate(place):
+            self.operations.fill(self._place[number : number + 1], value)
         run = Pass(self.operations, training=True, seed=seed, place=self._place)
         self._replay(lambda: self.model.train(inputs, loss, plan, run), inputs, factor)
 

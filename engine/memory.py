@@ -83,35 +83,35 @@ class Arena:
         """
         self.needed = 0
         self._measuring = capacity is None
-        self._free: list[tuple[int, int]] = [(0, self._ENDLESS if capacity is None else capacity)]
+        self.free: list[tuple[int, int]] = [(0, self._ENDLESS if capacity is None else capacity)]
 
     def take(self, size: int, high: bool) -> int | None:
         """Offset of `size` free bytes, or None when no gap is large enough."""
-        places = range(len(self._free))
-        index = next((i for i in (reversed(places) if high else places) if self._free[i][1] >= size), None)
+        places = range(len(self.free))
+        index = next((i for i in (reversed(places) if high else places) if self.free[i][1] >= size), None)
         if index is None:
             return None
-        offset, room = self._free.pop(index)
+        offset, room = self.free.pop(index)
         if room > size:
-            self._free.insert(index, (offset if high else offset + size, room - size))
+            self.free.insert(index, (offset if high else offset + size, room - size))
         if self._measuring:
-            self.needed = max(self.needed, self._ENDLESS - max(room for _, room in self._free))
+            self.needed = max(self.needed, self._ENDLESS - max(room for _, room in self.free))
         return offset + room - size if high else offset
 
     def give(self, offset: int, size: int) -> None:
         """Returns `size` bytes at `offset`."""
-        index = bisect_left(self._free, (offset, 0))
-        if index < len(self._free) and self._free[index][0] == offset + size:
-            size += self._free.pop(index)[1]
-        if index and sum(self._free[index - 1]) == offset:
+        index = bisect_left(self.free, (offset, 0))
+        if index < len(self.free) and self.free[index][0] == offset + size:
+            size += self.free.pop(index)[1]
+        if index and sum(self.free[index - 1]) == offset:
             index -= 1
-            offset, before = self._free.pop(index)
+            offset, before = self.free.pop(index)
             size += before
-        insort(self._free, (offset, size))
+        insort(self.free, (offset, size))
 
     def extend(self, offset: int, size: int) -> None:
         """Adds a segment; `offset` must leave a gap to the ones before, since memory of two segments never joins."""
-        insort(self._free, (offset, size))
+        insort(self.free, (offset, size))
 
 
 @dataclass
@@ -215,6 +215,14 @@ class Memory:
         """The ledger by category at the fullest moment since this was last asked for."""
         fullest, self._fullest = self._fullest, {"total": self.total, **self.bytes}
         return {name: fullest[name] for name in CATEGORIES}
+
+    def held(self) -> tuple[Any, ...]:
+        """What is live now, to go back to."""
+        return dict(self._blocks), [*self._arena.free], dict(self.bytes), self.total, self.outside
+
+    def hold(self, held: tuple[Any, ...]) -> None:
+        """Goes back to what was live, after work that was given up in its middle."""
+        self._blocks, self._arena.free, self.bytes, self.total, self.outside = held
 
     def reach(self, by_category: dict[str, int]) -> None:
         """Says that the ledger was as full as it once was, by work that is not entered array by array."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from engine.errors import InputError, nearest
 from engine.layers import LAYERS, Builder, FlatParameters, FlatStatistics, Layer, LayerError, Pass, Saved, Tables
-from engine.layers.activation import Dropout, ReLU
+from engine.layers.activation import ReLU
 from engine.layers.block import Block, chain
 from engine.layers.conv import Conv
 from engine.layers.linear import Linear
@@ -49,11 +49,6 @@ class Model:
     def batch_norm(self) -> bool:
         """Whether any layer takes statistics over the micro-batch."""
         return any(isinstance(layer, BatchNorm | Residual) for layer in self.layers)
-
-    @property
-    def draws(self) -> bool:
-        """Whether training draws random numbers."""
-        return any(isinstance(layer, Dropout) for layer in self.layers)
 
     @property
     def arrays(self) -> dict[str, Array]:

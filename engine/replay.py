@@ -3,6 +3,7 @@ two kernels takes longer than most kernels of a small network.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from engine.device import Card
@@ -18,30 +19,39 @@ class Replay:
 
     def __init__(self, card: Card, memory: Memory) -> None:
         self._card, self._memory = card, memory
-        self._kept: dict[Any, tuple[Any, dict[str, int]] | None] = {}
+        # None: done once by itself; empty: cannot be recorded; else the recording and how full the ledger was
+        self._kept: dict[Any, tuple[Any, ...] | None] = {}
         self._pool = card.cupy.cuda.MemoryPool()  # of what CuPy takes meanwhile: recordings go on writing there
 
     def __call__(self, work: Callable[[], None], inputs: Array, *others: Any) -> None:
         key = (inputs.data.ptr, inputs.shape, *others)
         with self._card.cupy.cuda.using_allocator(self._pool.malloc):
-            if key in self._kept:
-                graph, fullest = self._kept[key] = self._kept[key] or self._recorded(work)
+            kept = self._kept.get(key)
+            if kept is None and key in self._kept:
+                kept = self._kept[key] = self._recorded(work)
+            if kept:
+                graph, fullest = kept
                 graph.launch(self._card.stream)
                 self._memory.reach(fullest)
                 return
             if len(self._kept) == MOST:
                 self._card.stream.synchronize()
                 self._kept.clear()
-            work()  # by itself at first, which loads kernels and fills the pool
-            self._kept[key] = None
+            work()  # loads kernels and fills the pool
+            self._kept.setdefault(key, None)
 
-    def _recorded(self, work: Callable[[], None]) -> tuple[Any, dict[str, int]]:
-        before = self._memory.fullest()
-        self._card.stream.begin_capture()
-        try:
-            work()
-        finally:
-            graph = self._card.stream.end_capture()
-        fullest = self._memory.fullest()
-        self._memory.reach(before)
-        return graph, fullest
+    def _recorded(self, work: Callable[[], None]) -> tuple[Any, ...]:
+        stream, memory, recorded = self._card.stream, self._memory, ()
+        before, held = memory.fullest(), memory.held()
+        with suppress(Exception):  # of many kinds, from what does not take part: the work is done as before then
+            stream.begin_capture()
+            try:
+                work()
+            except BaseException:
+                stream.end_capture()
+                raise
+            recorded = (stream.end_capture(), memory.fullest())
+        if not recorded:
+            memory.hold(held)
+        memory.reach(before)
+        return recorded

@@ -40,6 +40,7 @@ def keep(run: Path, target: Path) -> Path:
     """Write the record of `run` below `target` and return its folder."""
     reader, folder = RunReader(run), target / run.name
     resolved = reader.resolved()
+    resolved[USED]["device_uuid"] = ""
     resolved[USED]["data_path"] = data_path(resolved[USED]["data_path"], run.resolve())
     status = {key: value for key, value in reader.status().items() if key not in OF_THE_MACHINE}
     folder.mkdir(parents=True)

@@ -45,6 +45,14 @@ def in_card_pieces(like: "Operation") -> "Operation":
     return Operation(enlarged(like.compute), enlarged(like.workspace), like.flops)
 
 
+Workspace = Callable[..., Sequence[ArraySpec]]
+
+
+def no_scratch(*arguments: Any, **options: Any) -> Sequence[ArraySpec]:
+    """The workspace of an operation that needs none."""
+    return ()
+
+
 @dataclass(frozen=True)
 class Operation:
     """`compute(*arguments, work=scratch)`; `workspace(*arguments)` says which scratch; `flops` counts the work for
@@ -52,7 +60,7 @@ class Operation:
     """
 
     compute: Callable[..., Any]
-    workspace: Callable[..., Sequence[ArraySpec]]
+    workspace: Workspace
     flops: Callable[..., float]
     when: Callable[..., bool] | None = None
     otherwise: "Operation | None" = None
@@ -63,8 +71,7 @@ class Operation:
 
 
 def operation(
-    workspace: Callable[..., Sequence[ArraySpec]] = lambda *arguments, **options: (),
-    flops: Callable[..., float] | None = None,
+    workspace: Workspace = no_scratch, flops: Callable[..., float] | None = None
 ) -> Callable[[Callable[..., Any]], Operation]:
     """Declares a function as an operation. Without `flops`, ten per element of the largest argument."""
 

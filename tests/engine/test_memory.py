@@ -119,7 +119,7 @@ def test_a_forecast_knows_what_the_pool_has_to_have(moves: list[tuple[int, str, 
         for _, array in arrays:
             memory.give(array)
         assert memory.total == 0
-    assert len(real._arena._free) == 1
+    assert len(real._arena.free) == 1
 
 
 @settings(max_examples=60, deadline=None)

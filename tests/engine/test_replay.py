@@ -106,3 +106,20 @@ def test_a_recorded_evaluation_is_the_evaluation(stream, average_decay: float) -
     assert stream.launched > 2
     for plain, again in zip(found[:3], found[3:], strict=True):
         np.testing.assert_array_equal(plain, again)
+
+
+def test_what_cannot_be_recorded_is_done_as_before(stream) -> None:
+    """A library that refuses while work is recorded: the run goes on, and its ledger is none the worse."""
+    plain, again = (built(replayed, "mixed", training.NETWORK) for replayed in (False, True))
+    refused, linear = [], again.operations.linear
+
+    def refusing(*arguments, **options) -> None:
+        if stream.recorded is not None:
+            refused.append(again.memory.total)
+            raise NotImplementedError("not while it is recorded")
+        linear(*arguments, **options)
+
+    again.operations.linear = refusing
+    assert training.train(plain, WINDOWS) == training.train(again, WINDOWS)
+    assert len(refused) == 1 and stream.launched == 0
+    assert again.memory.bytes == plain.memory.bytes and again.memory.peak == plain.memory.peak

@@ -45,6 +45,27 @@ def test_a_run_repeats_itself_to_the_bit_and_is_recorded(mode: str) -> None:
     assert [each["train_loss"] for each in first] == [each["train_loss"] for each in second]
 
 
+OTHERS = {
+    "attention": [{"type": "se"}, {"type": "eca"}, {"type": "cbam_channels"}, {"type": "cbam_positions"}],
+    "norm": [{"type": "layer_norm"}, {"type": "gelu"}, {"type": "average_pool"}, {"type": "silu"}],
+    "draws": [{"type": "max_pool"}, {"type": "dropout"}],
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_recorded_run_is_the_run(name: str, mode: str) -> None:
+    network = [{"type": "conv", "out": 16}, *OTHERS[name], {"type": "global_average"}, {"type": "linear"}]
+    settings = Settings(micro_batch=8, accumulate=2, epochs=3, mode=mode, loss_scale=1024.0, kernels="cuda")
+    losses = []
+    for recorded in (False, True):
+        trainer = Trainer(network, images(90, (24, 24, 3)), settings, "cuda")
+        if not recorded:
+            trainer._learner._replay = lambda work, *key: work()
+        losses.append([event.values["loss"] for event in trainer.run() if event.kind == "step"])
+    assert losses[0] == losses[1]
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_run_resumes_to_the_bit(mode: str) -> None:
     def new() -> Trainer:

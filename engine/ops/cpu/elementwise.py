@@ -25,7 +25,7 @@ def _copy(x, out, first, last):
         store_until(out, at, last, load_until(x, at, last))
 
 
-@compiled(reference.copy, reference.copy.workspace)
+@compiled(reference.copy)
 def copy(x: Array, out: Array, *, work: Scratch) -> None:
     """As the reference."""
     in_parallel(_copy, ranges(out), flat(x), flat(out))
@@ -37,7 +37,7 @@ def _add(x, out, first, last):
         store_until(out, at, last, load_until(out, at, last) + load_until(x, at, last))
 
 
-@compiled(reference.add, reference.add.workspace)
+@compiled(reference.add)
 def add(x: Array, out: Array, *, work: Scratch) -> None:
     """As the reference."""
     in_parallel(_add, ranges(out), flat(x), flat(out))

@@ -60,7 +60,7 @@ def _unused(image: Array) -> int:
     return image.shape[1] % 2 * image.shape[2] * image.shape[3]
 
 
-@compiled(reference.max_pool, lambda *arrays, size: [], when=lambda x, out, positions, *, size: _suits(x, out, size))
+@compiled(reference.max_pool, when=lambda x, out, positions, *, size: _suits(x, out, size))
 def max_pool(x: Array, out: Array, positions: Array | None, *, size: int, work: Scratch) -> None:
     """As the reference."""
     ranges = shares(out.shape[0] * out.shape[1])
@@ -68,11 +68,7 @@ def max_pool(x: Array, out: Array, positions: Array | None, *, size: int, work: 
     in_parallel(_max_pool, ranges, flat(x), x.shape[2], _unused(x), flat(out), out.shape, *bits)
 
 
-@compiled(
-    reference.max_pool_backward,
-    lambda *arrays, size: [],
-    when=lambda positions, grad, out, *, size: _suits(out, grad, size),
-)
+@compiled(reference.max_pool_backward, when=lambda positions, grad, out, *, size: _suits(out, grad, size))
 def max_pool_backward(positions: Array, grad: Array, out: Array, *, size: int, work: Scratch) -> None:
     """As the reference."""
     if out.shape[1] % 2 or out.shape[2] % 2:

@@ -2,14 +2,14 @@
 does.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numba.core.registry import cpu_target
 
 from engine.memory import Array, ArraySpec
-from engine.ops.operation import Operation
+from engine.ops.operation import Operation, Workspace, no_scratch
 
 NOTHING = np.zeros(0, np.float32)
 NO_BITS = np.zeros(0, np.uint8)
@@ -32,7 +32,7 @@ def stored(*arrays: Any, **options: Any) -> bool:
 
 
 def compiled(
-    like: Operation, workspace: Callable[..., Sequence[ArraySpec]], when: Callable[..., bool] = stored
+    like: Operation, workspace: Workspace = no_scratch, when: Callable[..., bool] = stored
 ) -> Callable[[Callable[..., None]], Operation]:
     """Declares the fast form of an operation of the reference, which does what lies beyond `when`."""
 

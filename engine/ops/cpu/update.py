@@ -22,7 +22,7 @@ def _adam(value, gradient, mean, square, numbers, first, last):
         w[place] = weight - m[place] / (np.sqrt(s[place] * unbias) + epsilon) * step
 
 
-@compiled(reference.adam_update, lambda *arrays, **options: [])
+@compiled(reference.adam_update)
 def adam_update(
     value: Array, *arrays: Array, lr: float, count: int, decay: float, decoupled: bool, work: Scratch, **rates: float
 ) -> None:

@@ -30,14 +30,11 @@ def _plan(device: int, kind: str, shapes: tuple[Shape, ...], stride: int, paddin
     try:
         cudnn, handle = _library(device)
         half, single = cudnn.data_type.HALF, cudnn.data_type.FLOAT
-        types = {"io_data_type": half, "intermediate_data_type": single, "compute_data_type": single}
-        graph = cudnn.pygraph(**types, handle=handle)
+        graph = cudnn.pygraph(io_data_type=half, intermediate_data_type=single, compute_data_type=single, handle=handle)
         # NHWC in memory, NCHW by name
         sizes = [[count, depth, rows, columns] for count, rows, columns, depth in shapes]
         strides = [[depth * rows * columns, 1, depth * columns, depth] for _, depth, rows, columns in sizes]
-        tensors = {
-            place: graph.tensor(dim=sizes[place], stride=strides[place], data_type=half) for place in GIVEN[kind]
-        }
+        tensors = {i: graph.tensor(dim=sizes[i], stride=strides[i], data_type=half) for i in GIVEN[kind]}
         geometry = {"padding": [padding] * 2, "stride": [stride] * 2, "dilation": [1, 1]}
         made, place = getattr(graph, kind)(*tensors.values(), **geometry), 3 - sum(GIVEN[kind])
         tensors[place] = made.set_output(True).set_data_type(half).set_dim(sizes[place]).set_stride(strides[place])

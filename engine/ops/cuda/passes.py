@@ -3,7 +3,7 @@
 from engine.memory import Array, Scratch
 from engine.ops import reference
 from engine.ops.cuda.launch import launch
-from engine.ops.operation import Operation, in_card_pieces, operation
+from engine.ops.operation import Operation, in_card_pieces, no_scratch, operation
 
 
 @operation()
@@ -42,7 +42,7 @@ def _are_means(x: Array, out: Array) -> bool:
 
 
 _all = in_card_pieces(reference.summarise)
-summarise = Operation(_means, lambda x, out: (), _all.flops, _are_means, _all)
+summarise = Operation(_means, no_scratch, _all.flops, _are_means, _all)
 
 
 @operation()

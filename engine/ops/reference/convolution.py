@@ -98,12 +98,13 @@ def _multiplications(x: Array, weight: Array, out: Array, *ignored: Array) -> fl
     return 2.0 * out.size * weight.size / weight.shape[0]
 
 
-@operation(
-    workspace=lambda x, weight, bias, out, *, stride, padding: _column_workspace(
-        x, out, weight.shape[1], stride, compute_dtype(x, weight)
-    ),
-    flops=lambda x, weight, bias, out, **geometry: _multiplications(x, weight, out),
-)
+def _workspace(
+    x: Array, weight: Array, bias: Array | None, out: Array, *, stride: int, padding: int
+) -> list[ArraySpec]:
+    return _column_workspace(x, out, weight.shape[1], stride, compute_dtype(x, weight))
+
+
+@operation(_workspace, lambda x, weight, bias, out, **geometry: _multiplications(x, weight, out))
 def convolve(
     x: Array, weight: Array, bias: Array | None, out: Array, *, stride: int, padding: int, work: Scratch
 ) -> None:
@@ -122,8 +123,7 @@ def _input_gradient_workspace(grad: Array, weight: Array, out: Array, *, stride:
 
 
 @operation(
-    workspace=_input_gradient_workspace,
-    flops=lambda grad, weight, out, *, stride, padding: 2.0 * out.size * weight.size / weight.shape[-1],
+    _input_gradient_workspace, lambda grad, weight, out, **geometry: 2.0 * out.size * weight.size / weight.shape[-1]
 )
 def convolve_input_gradient(
     grad: Array, weight: Array, out: Array, *, stride: int, padding: int, work: Scratch
@@ -146,10 +146,7 @@ def _weight_gradient_workspace(
     return [flat, *_column_workspace(x, grad, weight_grad.shape[1], stride, dtype)]
 
 
-@operation(
-    workspace=_weight_gradient_workspace,
-    flops=lambda x, grad, weight_grad, bias_grad, **geometry: _multiplications(x, weight_grad, grad),
-)
+@operation(_weight_gradient_workspace, lambda x, grad, total, *bias, **geometry: _multiplications(x, total, grad))
 def convolve_weight_gradient(
     x: Array, grad: Array, weight_grad: Array, bias_grad: Array | None, *, stride: int, padding: int, work: Scratch
 ) -> None:

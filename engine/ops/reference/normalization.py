@@ -102,17 +102,18 @@ def batch_norm_backward(
         target[...] = g
 
 
-@operation(workspace=scratch_pieces(1))
+@operation(workspace=scratch_pieces(2))
 def layer_norm(
     x: Array, gamma: Array, beta: Array, mean: Array, inv_std: Array, out: Array, *, epsilon: float, work: Scratch
 ) -> None:
     """out = gamma * (x - mean) * inv_std + beta with the statistics of each row, which are kept in mean and inv_std."""
     xp = array_module(x)
-    for source, target, row_mean, row_inv_std, centred in in_pieces(x, out, mean, inv_std, work=work):
+    for source, target, row_mean, row_inv_std, centred, square in in_pieces(x, out, mean, inv_std, work=work):
         centred[...] = source
         found = centred.mean(axis=1)
         centred -= found[:, None]
-        factor = 1.0 / xp.sqrt(xp.einsum("rc,rc->r", centred, centred) / centred.shape[1] + epsilon)
+        xp.multiply(centred, centred, out=square)
+        factor = 1.0 / xp.sqrt(square.mean(axis=1) + epsilon)
         row_mean[...], row_inv_std[...] = found, factor
         centred *= factor[:, None]
         centred *= gamma
@@ -120,7 +121,7 @@ def layer_norm(
         target[...] = centred
 
 
-@operation(workspace=scratch_pieces(2))
+@operation(workspace=scratch_pieces(3))
 def layer_norm_backward(
     x: Array, mean: Array, inv_std: Array, gamma: Array, grad: Array, gamma_grad: Array, beta_grad: Array,
     out: Array, *, work: Scratch,
@@ -132,16 +133,17 @@ def layer_norm_backward(
     """
     xp = array_module(x)
     parts = in_pieces(x, grad, out, mean, inv_std, work=work)
-    for source, upstream, target, row_mean, row_inv_std, h, u in parts:
+    for source, upstream, target, row_mean, row_inv_std, h, u, product in parts:
         xp.subtract(source, row_mean[:, None], out=h)
         h *= row_inv_std[:, None]
         u[...] = upstream
         beta_grad += u.sum(axis=0)
-        gamma_grad += xp.einsum("rc,rc->c", u, h)
+        xp.multiply(u, h, out=product)
+        gamma_grad += product.sum(axis=0)
+        product *= gamma
         u *= gamma
-        mean_uh = xp.einsum("rc,rc->r", u, h) / u.shape[1]
         u -= u.mean(axis=1)[:, None]
-        h *= mean_uh[:, None]
+        h *= product.mean(axis=1)[:, None]
         u -= h
         u *= row_inv_std[:, None]
         target[...] = u
