@@ -7,8 +7,7 @@ from itertools import chain
 
 import numpy as np
 
-from engine.data import Batch, DataSet, Loader, Part, Slot
-from engine.data.augment import Augmentation
+from engine.data import Augment, Batch, DataSet, Loader, Part, Slot
 from engine.device import Card, Device
 from engine.errors import InputError
 from engine.learner import Learner
@@ -20,7 +19,7 @@ class Feed:
     """One part at a time: asking for another one's batches ends those of the one before, since all share the slots."""
 
     def __init__(
-        self, data: DataSet, learner: Learner, device: Device, seed: int, augment: Augmentation, resident: bool = False
+        self, data: DataSet, learner: Learner, device: Device, seed: int, augment: Augment, resident: bool = False
     ) -> None:
         """`resident`: all of the data lie in the device's memory."""
         self._data, self._seed = data, seed

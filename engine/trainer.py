@@ -19,8 +19,7 @@ import numpy as np
 import psutil
 
 from engine import resident
-from engine.data import DataSet
-from engine.data.augment import NOTHING, Augmentation
+from engine.data import Augment, DataSet
 from engine.device import choose
 from engine.errors import InputError, RunError
 from engine.events import Event
@@ -53,14 +52,14 @@ class Trainer:
 
     def __init__(
         self, layers: Tables, data: DataSet, settings: Settings, device: str = "auto",
-        augment: Augmentation = NOTHING, advise: Callable[["Trainer", int], str] = lambda trainer, budget: "",
+        augment: Augment = None, advise: Callable[["Trainer", int], str] = lambda trainer, budget: "",
         compilation: Callable[[str], Any] | None = None,
     ) -> None:  # fmt: skip
         _check(data, settings)
         self._advise, self._compilation = advise, compilation
         self.device = choose(device)
         budget = self.device.budget(settings.budget)
-        settings = replace(settings, soft_targets=augment.mixup > 0, budget=budget)
+        settings = replace(settings, soft_targets=bool(augment and augment.mixup), budget=budget)
         self.data, self.settings, self._augment = data, settings, augment
         samples = [len(part or ()) for part in (data.train, data.validation, data.test)]
         data_bytes = resident.data_bytes(self.device, data.input_shape, samples, data.nbytes, augment)

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Sequence
 
-from engine.data.augment import Augmentation
 from engine.errors import InputError
+from fnwork.datasets.augment import Augmentation
 
 EXPECTED = (
     '"crop:N" or "cutout:N" (N pixels), "flip", "flip:alternating", "jitter:X" (X up to 1), "mixup:A" (A up to 10)'

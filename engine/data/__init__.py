@@ -1,7 +1,7 @@
-"""Data sets as a trainer sees them: parts, preprocessing, augmentation, and batches from a background thread."""
+"""Data sets as a trainer sees them: parts, preprocessing, and batches from a background thread."""
 
 from engine.data.dataset import DataSet, Part
-from engine.data.loader import Batch, Loader, Slot
+from engine.data.loader import Augment, Batch, Loader, Slot
 from engine.data.preprocessing import Preprocessing
 
-__all__ = ["Batch", "DataSet", "Loader", "Part", "Preprocessing", "Slot"]
+__all__ = ["Augment", "Batch", "DataSet", "Loader", "Part", "Preprocessing", "Slot"]

@@ -7,15 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from engine.data import draws
-from engine.data.augment import NOTHING, WHOLE, Augmentation, augmented, draw, mixed
 from engine.data.dataset import Part
 from engine.data.preprocessing import Preprocessing
 from engine.errors import InputError
 
+Augment = Any  # None, or what is done to train images: it has the methods of fnwork's Augmentation
 PIECE_BYTES = 1 << 17  # of images that are prepared at a time
 
 
@@ -47,7 +48,7 @@ class Loader:
 
     def __init__(
         self, part: Part, preprocessing: Preprocessing, slots: Sequence[Slot], *, seed: int,
-        augment: Augmentation = NOTHING, shuffle: bool,
+        augment: Augment = None, shuffle: bool,
     ):  # fmt: skip
         self.waited = 0.0
         self._part, self._slots = part, tuple(slots)
@@ -121,8 +122,9 @@ class _Images:
     Every byte is looked up in a table of normalised values: a cast to float16 costs several times as much.
     """
 
-    def __init__(self, part: Part, preprocessing: Preprocessing, dtype: np.dtype, how: Augmentation):
-        how.check(part.inputs.shape[1:])
+    def __init__(self, part: Part, preprocessing: Preprocessing, dtype: np.dtype, how: Augment):
+        if how:
+            how.check(part.inputs.shape[1:])
         self._part, self._how = part, how
         table = preprocessing.pixel_table(dtype)
         self._table, self._begins = table.ravel(), np.arange(len(table)) * table.shape[1]
@@ -131,7 +133,7 @@ class _Images:
 
     def begin(self, seed: int, epoch: int, order: np.ndarray) -> None:
         self._order = order
-        self._draws = draw(self._how, seed, epoch, order, self._part.inputs.shape[1:]) if self._how else None
+        self._draws = self._how.draw(seed, epoch, order, self._part.inputs.shape[1:]) if self._how else None
 
     def fill(self, places: np.ndarray, inputs: np.ndarray, targets: np.ndarray) -> None:
         for first in range(0, len(places), self._piece):
@@ -145,15 +147,15 @@ class _Images:
 
     def _pixels(self, places: np.ndarray) -> np.ndarray:
         """The augmented images at places of the epoch, uint8."""
-        if not self._how.mixup:
+        if not self._how or not self._how.mixup:
             return self._alone(places)
         drawn = self._draws.at(places)
-        return mixed(self._alone(places), self._alone(drawn.partner), drawn.share)
+        return self._how.mix(self._alone(places), self._alone(drawn.partner), drawn.share)
 
     def _alone(self, places: np.ndarray) -> np.ndarray:
         """The same before they are mixed with others."""
         images = self._part.inputs[self._order[places]]
-        return augmented(images, self._how, self._draws.at(places), self._colour) if self._draws else images
+        return self._how.apply(images, self._draws.at(places), self._colour) if self._draws else images
 
     def _fill_shares(self, places: np.ndarray, targets: np.ndarray) -> None:
         """The share of each class in each image, a row of probabilities."""
@@ -162,6 +164,5 @@ class _Images:
         targets[rows, classes[self._order[places]]] = 1
         if self._draws is not None:
             drawn = self._draws.at(places)
-            share = drawn.share[:, None].astype(np.float32) / WHOLE
-            targets *= share
-            targets[rows, classes[self._order[drawn.partner]]] += 1 - share[:, 0]
+            targets *= drawn.weight[:, None]
+            targets[rows, classes[self._order[drawn.partner]]] += 1 - drawn.weight

@@ -15,9 +15,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine import zoo
-from engine.data.augment import Augmentation
 from engine.trainer import Settings, Trainer
 from fnwork import augmentation, datasets, prepare, spec
+from fnwork.datasets.augment import Augmentation
 
 
 def best_accuracy(layers: list, settings: Settings, augment: Augmentation) -> float:

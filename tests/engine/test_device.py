@@ -11,13 +11,13 @@ from fake_cuda_runtime import GIB, FakeCard, FakeRuntime
 from laboratory import images, of_kind, table
 
 from engine import zoo
-from engine.data.augment import Augmentation
 from engine.device import LEAST_POOL, OVERRIDE, Card, choose
 from engine.errors import InputError
 from engine.forecast import CARD_KERNELS, forecast
 from engine.memory import CATEGORIES, BudgetExceeded, Memory
 from engine.ops.operation import operation
 from engine.trainer import Settings, Trainer
+from fnwork.datasets.augment import Augmentation
 from fnwork.fit import advise
 
 SMALL = FakeCard("GPU-aaaa1111-0000", "NVIDIA GeForce GTX 1060", 6 * GIB, 5 * GIB, "0000:01:00.0")

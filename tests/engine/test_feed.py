@@ -11,9 +11,9 @@ from fake_cuda_runtime import FakeCard, FakeRuntime
 from laboratory import images
 
 from engine.data import Batch, DataSet
-from engine.data.augment import Augmentation
 from engine.device import choose
 from engine.feed import Feed
+from fnwork.datasets.augment import Augmentation
 
 ROWS = 4
 

@@ -8,12 +8,12 @@ from laboratory import images, of_kind, table
 
 from engine import zoo
 from engine.data import DataSet
-from engine.data.augment import Augmentation
 from engine.forecast import forecast
 from engine.memory import CATEGORIES, BudgetExceeded
 from engine.ops import operation as pieces
 from engine.ops.reference import convolution
 from engine.trainer import Settings, Trainer
+from fnwork.datasets.augment import Augmentation
 from fnwork.fit import advise
 from fnwork.layer_forecast import layer_forecasts
 

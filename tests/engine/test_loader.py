@@ -8,8 +8,8 @@ import pytest
 
 from engine.data import Loader, Part, Preprocessing, Slot
 from engine.data import loader as loader_module
-from engine.data.augment import NOTHING, Augmentation
 from engine.errors import InputError
+from fnwork.datasets.augment import NOTHING, Augmentation
 from fnwork.datasets.pixels import fit_images
 
 SAMPLES, MICRO_BATCH = 23, 5

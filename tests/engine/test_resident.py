@@ -11,11 +11,11 @@ from cuda_on_cpu import both_ways, build, stand_in
 from laboratory import images
 
 from engine.data import Loader, Part, Preprocessing, Slot
-from engine.data.augment import NOTHING, Augmentation
 from engine.errors import InputError
 from engine.memory import Array
 from engine.ops import to_host
 from engine.resident import SHARE, CardPart, data_bytes
+from fnwork.datasets.augment import NOTHING, Augmentation
 
 pytestmark = pytest.mark.skipif(bool(build.obstacle()), reason=build.obstacle() or "-")
 

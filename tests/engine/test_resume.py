@@ -10,12 +10,12 @@ import pytest
 import safetensors.numpy
 from laboratory import images, of_kind, table
 
-from engine.data.augment import NOTHING, Augmentation
 from engine.errors import InputError
 from engine.progress import Progress
 from engine.state import State
 from engine.trainer import Settings, Trainer
 from fnwork import state_file
+from fnwork.datasets.augment import NOTHING, Augmentation
 
 IMAGE_LAYERS = [
     {"type": "conv", "out": 4},

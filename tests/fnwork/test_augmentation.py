@@ -2,10 +2,10 @@
 
 import pytest
 
-from engine.data.augment import Augmentation
 from engine.errors import InputError
 from fnwork import prepare, spec
 from fnwork.augmentation import parse
+from fnwork.datasets.augment import Augmentation
 
 
 def test_reads_the_names() -> None:

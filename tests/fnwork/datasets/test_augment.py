@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.data import augment
-from engine.data.augment import Augmentation, Draws, draw
 from engine.errors import InputError
+from fnwork.datasets.augment import Augmentation, Draws
 
 SHAPE = (8, 6, 3)
 ALL = Augmentation(crop=2, flip="random", jitter=0.4, cutout=3, mixup=0.5)
@@ -24,7 +23,7 @@ def test_refuses_what_hides_the_image(name: str, pixels: int) -> None:
 
 def drawn_for(how: Augmentation, seed: int = 1, epoch: int = 3, samples: int = 2_000) -> Draws:
     order = np.random.default_rng(seed).permutation(samples)
-    return draw(how, seed, epoch, order, SHAPE)
+    return how.draw(seed, epoch, order, SHAPE)
 
 
 def test_draws_cover_their_range_and_follow_seed_and_epoch() -> None:
@@ -58,7 +57,7 @@ def test_alternating_mirror_images_belong_to_the_sample() -> None:
     def mirrored(epoch: int, seed: int = 0) -> np.ndarray:
         order = np.random.default_rng(epoch).permutation(500)
         by_sample = np.zeros(500, bool)
-        by_sample[order] = draw(Augmentation(flip="alternating"), seed, epoch, order, SHAPE).flip
+        by_sample[order] = Augmentation(flip="alternating").draw(seed, epoch, order, SHAPE).flip
         return by_sample
 
     first = mirrored(1)
@@ -100,8 +99,8 @@ def test_each_image_is_what_plain_code_makes_of_it(
     how = Augmentation(crop, "random" if flip else "", jitter, cutout)
     images = np.random.default_rng(seed).integers(0, 256, (7, *SHAPE[:2], channels), np.uint8)
     colour = np.arange(channels, dtype=np.uint8) + 100
-    before, drawn = images.copy(), draw(how, seed, 1, np.arange(7), SHAPE)
-    got = augment.augmented(images, how, drawn, colour)
+    before, drawn = images.copy(), how.draw(seed, 1, np.arange(7), SHAPE)
+    got = how.apply(images, drawn, colour)
     assert got.dtype == np.uint8
     np.testing.assert_array_equal(images, before)
     for place, image in enumerate(images):
@@ -117,7 +116,7 @@ def test_mixed_images_are_weighted_means() -> None:
     left, right = random.integers(0, 256, (2, 5, *SHAPE), np.uint8)
     left[0], right[0] = 255, 255
     share = np.array([100, 0, 1, 255, 256], np.uint16)
-    got = augment.mixed(left, right, share)
+    got = ALL.mix(left, right, share)
     weight = share[:, None, None, None] / 256
     assert got.dtype == np.uint8
     assert np.abs(got - (weight * left + (1 - weight) * right)).max() <= 0.5

@@ -42,6 +42,41 @@ class Augmentation:
                 size = f"{shape[0]} x {shape[1]} pixels"
                 raise InputError(f'data.augment: "{name}:{getattr(self, name)}" puts images of {size} out of sight')
 
+    def draw(self, seed: int, epoch: int, order: np.ndarray, shape: Sequence[int]) -> "Draws":
+        """The draws of an epoch in which the samples come in `order`, for images of `shape`."""
+        random, samples = draws.generator(seed, draws.AUGMENT, epoch), len(order)
+        shift = random.integers(-self.crop, self.crop + 1, (samples, 2), np.int16)
+        flip = random.integers(0, 2 if self.flip else 1, samples, np.uint8)
+        if self.flip == "alternating":
+            flip = draws.generator(seed, draws.FLIP).integers(0, 2, samples, np.uint8)[order] ^ epoch % 2
+        factors = random.uniform(1.0 - self.jitter, 1.0 + self.jitter, (samples, 3)).astype(np.float32)
+        hole = random.integers(0, shape[:2], (samples, 2), np.int16)
+        partner = random.permutation(samples)
+        share = random.beta(self.mixup, self.mixup, samples) if self.mixup else np.ones(samples)
+        return Draws(shift, flip.astype(bool), factors, hole, partner, np.rint(share * WHOLE).astype(np.uint16))
+
+    def apply(self, images: np.ndarray, drawn: "Draws", colour: np.ndarray) -> np.ndarray:
+        """Images (samples, height, width, channels), uint8, with what was drawn for each; `colour` fills the holes."""
+        samples, height, width, channels = images.shape
+        down = _mirrored(np.arange(height) + drawn.shift[:, :1], height)
+        right = _mirrored(np.arange(width) + drawn.shift[:, 1:], width)
+        right = np.where(drawn.flip[:, None], right[:, ::-1], right)
+        rows = (np.arange(samples)[:, None] * height + down) * width
+        pixels = np.take(images.reshape(-1, channels), rows[:, :, None] + right[:, None, :], axis=0)
+        if self.jitter:
+            pixels = _jittered(pixels, drawn.factors)
+        if self.cutout:
+            first = drawn.hole - self.cutout // 2
+            cut = [np.arange(side) - first[:, axis : axis + 1] for axis, side in enumerate((height, width))]
+            inside = [(place >= 0) & (place < self.cutout) for place in cut]
+            pixels[inside[0][:, :, None] & inside[1][:, None, :]] = colour
+        return pixels
+
+    def mix(self, pixels: np.ndarray, others: np.ndarray, share: np.ndarray) -> np.ndarray:
+        """pixels * share + others * (1 - share), uint8; share in 1/256, uint16."""
+        share = share[:, None, None, None]
+        return ((pixels * share + others * (WHOLE - share) + WHOLE // 2) // WHOLE).astype(np.uint8)
+
 
 NOTHING = Augmentation()
 
@@ -62,47 +97,14 @@ class Draws:
     partner: np.ndarray
     share: np.ndarray
 
+    @property
+    def weight(self) -> np.ndarray:
+        """What is kept of each sample, float32."""
+        return self.share.astype(np.float32) / WHOLE
+
     def at(self, places: np.ndarray) -> "Draws":
         """What happens to the samples at some places."""
         return Draws(*(getattr(self, field.name)[places] for field in fields(self)))
-
-
-def draw(how: Augmentation, seed: int, epoch: int, order: np.ndarray, shape: Sequence[int]) -> Draws:
-    """The draws of an epoch in which the samples come in `order`, for images of `shape`."""
-    random, samples = draws.generator(seed, draws.AUGMENT, epoch), len(order)
-    shift = random.integers(-how.crop, how.crop + 1, (samples, 2), np.int16)
-    flip = random.integers(0, 2 if how.flip else 1, samples, np.uint8)
-    if how.flip == "alternating":
-        flip = draws.generator(seed, draws.FLIP).integers(0, 2, samples, np.uint8)[order] ^ epoch % 2
-    factors = random.uniform(1.0 - how.jitter, 1.0 + how.jitter, (samples, 3)).astype(np.float32)
-    hole = random.integers(0, shape[:2], (samples, 2), np.int16)
-    partner = random.permutation(samples)
-    share = random.beta(how.mixup, how.mixup, samples) if how.mixup else np.ones(samples)
-    return Draws(shift, flip.astype(bool), factors, hole, partner, np.rint(share * WHOLE).astype(np.uint16))
-
-
-def augmented(images: np.ndarray, how: Augmentation, drawn: Draws, colour: np.ndarray) -> np.ndarray:
-    """Images (samples, height, width, channels), uint8, with what was drawn for each; `colour` fills the holes."""
-    samples, height, width, channels = images.shape
-    down = _mirrored(np.arange(height) + drawn.shift[:, :1], height)
-    right = _mirrored(np.arange(width) + drawn.shift[:, 1:], width)
-    right = np.where(drawn.flip[:, None], right[:, ::-1], right)
-    rows = (np.arange(samples)[:, None] * height + down) * width
-    pixels = np.take(images.reshape(-1, channels), rows[:, :, None] + right[:, None, :], axis=0)
-    if how.jitter:
-        pixels = _jittered(pixels, drawn.factors)
-    if how.cutout:
-        first = drawn.hole - how.cutout // 2
-        cut = [np.arange(side) - first[:, axis : axis + 1] for axis, side in enumerate((height, width))]
-        inside = [(place >= 0) & (place < how.cutout) for place in cut]
-        pixels[inside[0][:, :, None] & inside[1][:, None, :]] = colour
-    return pixels
-
-
-def mixed(pixels: np.ndarray, others: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """pixels * share + others * (1 - share), uint8; share in 1/256, uint16."""
-    share = share[:, None, None, None]
-    return ((pixels * share + others * (WHOLE - share) + WHOLE // 2) // WHOLE).astype(np.uint8)
 
 
 def _mirrored(places: np.ndarray, side: int) -> np.ndarray:
