@@ -292,6 +292,41 @@ def test_adam(random, shape, decoupled):
 
 
 @pytest.mark.parametrize("stored", STORED)
+@pytest.mark.parametrize("shape", [(1, 2), (300, 10), (7, 33)], ids=str)
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("soft", [False, True])
+def test_cross_entropy(random, shape, smoothing, soft, stored):
+    logits, totals = normal(random, shape, stored) * 3, random.standard_normal(5)
+    targets = random.integers(0, shape[1], shape[0]).astype(np.int32)
+    if soft:
+        targets = random.dirichlet(np.ones(shape[1]), shape[0]).astype(np.float32)
+    options = {"smoothing": smoothing, "factor": 0.25, "dtype": stored}
+    compare("cross_entropy", logits, targets, np.empty_like(logits), totals, changed=[2, 3], **options)
+    compare("cross_entropy", logits, targets, None, totals, changed=[3], **options)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_loss_that_is_not_finite_stays_so(random, bad):
+    logits = normal(random, (5, 4), np.float32)
+    logits[2, 3] = bad
+    totals = np.zeros(5)
+    run(cpu.cross_entropy, logits, np.zeros(5, np.int32), None, totals, smoothing=0.0, factor=1.0)
+    found, _ = run(cpu.cross_entropy, logits, np.zeros(5, np.int32), None, totals, smoothing=0.0, factor=1.0)
+    assert not np.isfinite(found[3][0])
+
+
+@pytest.mark.parametrize("shape", [(1,), (3, 5), (400_001,)], ids=str)
+def test_square_sum(random, shape):
+    x = normal(random, shape, np.float32) * np.float32(1e25)
+    found, _ = run(cpu.square_sum, x, np.array([2.0]))
+    np.testing.assert_allclose(found[1], 2.0 + (x.astype(np.float64) ** 2).sum(), rtol=1e-12)
+    for bad in (np.nan, np.inf, -np.inf):
+        x.reshape(-1)[-1] = bad
+        found, _ = run(cpu.square_sum, x, np.zeros(1))
+        assert not np.isfinite(found[1][0])
+
+
+@pytest.mark.parametrize("stored", STORED)
 @pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.parametrize("shape", [(1, 4, 6, 8), (5, 7, 9, 24), (3, 9, 6, 3)], ids=str)
 def test_max_pool(random, shape, size, stored):

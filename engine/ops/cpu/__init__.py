@@ -3,10 +3,10 @@
 from typing import Any
 
 from engine.ops import reference
-from engine.ops.cpu import convolution, dropout, elementwise, normalization, pooling, update
+from engine.ops.cpu import convolution, dropout, elementwise, loss, normalization, pooling, update
 from engine.ops.operation import operations_of
 
-globals().update(operations_of(convolution, dropout, elementwise, normalization, pooling, update))
+globals().update(operations_of(convolution, dropout, elementwise, loss, normalization, pooling, update))
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,7 @@ if numba.config.DISABLE_JIT:
 
 _NAMED = {
     "F": types.float32[::1], "D": types.float64[::1], "L": types.int64[::1], "B": types.uint8[::1],
+    "I": types.int32[::1],
     "N": types.UniTuple(types.intp, 4), "T": types.UniTuple(types.float32, 9), "U": types.UniTuple(types.uint64, 5),
     "i": types.intp, "f": types.float32, "b": types.boolean,
 }  # fmt: skip
@@ -18,17 +19,23 @@ _STORAGE = {"fp32": types.float32[::1], "mixed": types.uint16[::1]}
 _declared: list[tuple[Any, str]] = []
 
 
-def kernel(*signatures: str) -> Callable[[Callable[..., Any]], Any]:
+def kernel(*signatures: str, any_order: bool = False) -> Callable[[Callable[..., Any]], Any]:
     """Declares a function as compiled, without Python's lock, and kept on disk.
 
     Each signature has a letter an argument: S is an array of the run's storage, F one of float32, D of float64, L of
-    int64, B of bytes; N are four sizes, T nine numbers, U five whole ones of 64 bits; i is a whole number, f one of
-    float32, b a truth value. What only kernels call has none.
+    int64, I of int32, B of bytes; N are four sizes, T nine numbers, U five whole ones of 64 bits; i is a whole number,
+    f one of float32, b a truth value. What only kernels call has none. `any_order`: the compiler may add up in another
+    order.
     """
 
     def declare(function: Callable[..., Any]) -> Any:
         outer = bool(signatures)
-        options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+        options = {
+            "nogil": True,
+            "error_model": "numpy",
+            "no_cfunc_wrapper": True,
+            "fastmath": any_order and {"reassoc"},
+        }
         compiled = numba.njit(cache=outer, no_cpython_wrapper=not outer, **options)(function)
         _declared.extend((compiled, signature) for signature in signatures)
         return compiled

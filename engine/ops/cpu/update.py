@@ -1,13 +1,13 @@
-"""An update of one parameter array in one pass over memory."""
+"""An update of parameters, and the sum of squares that tells whether gradients are finite, each in one pass."""
 
 import numpy as np
 
-from engine.memory import Array, Scratch
+from engine.memory import Array, ArraySpec, Scratch
 from engine.ops import reference
 from engine.ops.cpu.elementwise import ranges
 from engine.ops.cpu.kernels import kernel
 from engine.ops.cpu.storage import compiled, flat
-from engine.ops.cpu.threads import in_parallel
+from engine.ops.cpu.threads import THREADS, in_parallel
 
 
 @kernel("FFFFTii")
@@ -32,3 +32,22 @@ def adam_update(
     factors = (beta1, 1.0 - beta1, beta2, 1.0 - beta2, 1.0 / (1.0 - beta2**count))
     numbers = tuple(map(np.float32, (*decays, *factors, epsilon, lr / (1.0 - beta1**count))))
     in_parallel(_adam, ranges(value), *map(flat, (value, *arrays)), numbers)
+
+
+@kernel("FiiD", any_order=True)
+def _squares(x, first, last, total):
+    squares = 0.0
+    for place in range(first, last):
+        squares += np.float64(x[place]) * np.float64(x[place])
+    total[0] = squares
+
+
+@compiled(
+    reference.square_sum, lambda x, total: [ArraySpec((THREADS, 1), np.dtype(np.float64))],
+    lambda x, total: x.dtype == np.float32,
+)  # fmt: skip
+def square_sum(x: Array, total: Array, *, work: Scratch) -> None:
+    """As the reference."""
+    parts = ranges(x)
+    in_parallel(_squares, parts, flat(x), own=work)
+    total += work[0][: len(parts)].sum()
