@@ -178,12 +178,13 @@ class Memory:
         self.total -= block.size
         self._arena.give(block.offset, block.size)
 
-    def move(self, array: Array, category: str) -> None:
-        """Enters an array under another category: a buffer that is reused for something else."""
+    def move(self, array: Array, category: str) -> Array:
+        """The array, entered under another category: its buffer is reused for something else."""
         block = self._blocks[id(array)]
         self.bytes[block.category] -= block.size
         self.bytes[category] += block.size
         block.category = category
+        return array
 
     def reshape(self, array: Array, shape: tuple[int, ...]) -> Array:
         """The same memory under another shape; the array handed in is no longer the ledger's."""

@@ -144,6 +144,8 @@ def _make_layers(tables: Tables, input_shape: Shape, builder: Builder, keep_fp32
                 continue
             input_dtype, dtype = dtype, builder.parameter_dtype if name in keep_fp32 else builder.activation_dtype
             shape = layer.place(builder, name, shape, input_dtype, dtype)
+            if isinstance(layer, BatchNorm) and layers and isinstance(layers[-1], Conv):
+                layers[-1].gathered = layer.gathered
             layers.append(layer)
         if shape != (builder.outputs,):
             advice = "the last layer is to give so many" if len(shape) == 1 else "end with a linear layer"

@@ -93,10 +93,6 @@ class Trainer:
             self._feed = Feed(data, self._learner, self.device, settings.seed, self._augment, data_bytes > 0)
 
     @property
-    def parameter_count(self) -> int:
-        return self._learner.model.parameter_count
-
-    @property
     def step(self) -> int:
         """Updates made so far."""
         return self._progress.step
@@ -269,9 +265,10 @@ class Trainer:
     def _description(self) -> dict[str, Any]:
         settings, data = self.settings, self.data
         return {
-            "parameters": self.parameter_count, "device": self.device.name, "device_why": self.device.why,
-            "operations": self.forecast.kernels, "precision": settings.mode, "train_samples": len(data.train),
-            "validation_samples": len(data.validation), "test_samples": len(data.test or ()), "epochs": settings.epochs,
+            "parameters": self._learner.model.parameter_count, "device": self.device.name,
+            "device_why": self.device.why, "operations": self.forecast.kernels, "precision": settings.mode,
+            "train_samples": len(data.train), "validation_samples": len(data.validation),
+            "test_samples": len(data.test or ()), "epochs": settings.epochs,
             "windows_per_epoch": self.windows_per_epoch, "micro_batch": settings.micro_batch,
             "accumulate": settings.accumulate, "recompute": self.forecast.recomputed_work / self.forecast.work,
             "budget": settings.budget or self.device.total,

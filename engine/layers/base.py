@@ -176,19 +176,13 @@ class Layer:
 
     def reuse_input(self, run: Pass, saved: Saved) -> Array | None:
         """The buffer of the saved input, for its last reader to write the gradient into; None where none is needed."""
-        return take_over(saved.pop("input"), run) if self.needs_input_gradient else None
+        return run.memory.move(saved.pop("input"), "gradients") if self.needs_input_gradient else None
 
     def input_spec(self, batch: int) -> ArraySpec:
         return ArraySpec((batch, *self.input_shape), self.input_dtype)
 
     def output_spec(self, batch: int) -> ArraySpec:
         return ArraySpec((batch, *self.output_shape), self.dtype)
-
-
-def take_over(array: Array, run: Pass) -> Array:
-    """A saved array whose last reader writes the gradient into it: the same buffer, entered as a gradient."""
-    run.memory.move(array, "gradients")
-    return array
 
 
 def image_shape(layer: str, input_shape: Shape) -> tuple[int, int, int]:

@@ -15,6 +15,7 @@ class Conv(Layer):
 
     kind = "conv"
     keeps_input = True
+    gathered: Array | None = None  # where a batch norm right behind it looks for statistics of the output
 
     def __init__(
         self, out: int, kernel: int = 3, stride: int = 1, padding: int = SAME, bias: bool = True, identity: bool = False
@@ -47,8 +48,10 @@ class Conv(Layer):
         return builder.parameter(f"{self.name}.weight", shape, fan_in=fan_in, identity=self.identity)
 
     def forward(self, x: Array, run: Pass, saved: Saved | None) -> Array:
+        y, gathered = self.output(x, run), self.gathered if run.training and not run.again else None
         bias = self.offset.value if self.offset else None
-        return self.apply(run, run.operations.convolve, x, self.weight.value, bias, **self._geometry)
+        run.operations.convolve(x, self.weight.value, bias, y, gathered, **self._geometry)
+        return y
 
     def backward(self, grad: Array, run: Pass, saved: Saved) -> Array | None:
         self.weight_gradient(saved["input"], grad, run)

@@ -35,6 +35,7 @@ class BatchNorm(Layer):
 
         self.mean, self.variance = builder.statistic((channels,), 0.0), builder.statistic((channels,), 1.0)
         self._mean, self._inv_std = (builder.buffer((channels,), start, "activations") for start in (0.0, 1.0))
+        self.gathered = builder.buffer((2, channels), float("nan"), "workspace")
         return input_shape
 
     @property
@@ -54,7 +55,7 @@ class BatchNorm(Layer):
             operations.copy(self.mean.value, self._mean)
             operations.inverse_deviation(self.variance.value, self._inv_std, epsilon=self.epsilon)
         elif not run.again:
-            operations.channel_statistics(x, self._mean, self._inv_std)
+            operations.channel_statistics(x, self._mean, self._inv_std, self.gathered)
             count = x.size // x.shape[-1]
             arrays = (self._mean, self._inv_std, self.mean.pending, self.variance.pending)
             factors = {"momentum": self.momentum, "unbias": count / max(count - 1, 1), "epsilon": self.epsilon}

@@ -1,6 +1,6 @@
 """The basic residual block (He et al. 2016)."""
 
-from engine.layers.base import Builder, Layer, Pass, Saved, image_shape, positive, take_over
+from engine.layers.base import Builder, Layer, Pass, Saved, image_shape, positive
 from engine.layers.conv import Conv
 from engine.layers.norm import BatchNorm
 from engine.memory import Array, ArraySpec, Shape
@@ -32,6 +32,7 @@ class Residual(Layer):
         middle = self.conv1.place(builder, f"{self.name}.conv1", input_shape, self.input_dtype, self.dtype)
         for name, part in (("norm1", self.norm1), ("conv2", self.conv2), ("norm2", self.norm2)):
             part.place(builder, f"{self.name}.{name}", middle, self.dtype, self.dtype)
+        self.conv1.gathered, self.conv2.gathered = self.norm1.gathered, self.norm2.gathered
         if self.skip:
             self.skip.place(builder, f"{self.name}.skip", input_shape, self.input_dtype, self.dtype)
         return middle
@@ -66,7 +67,7 @@ class Residual(Layer):
     def backward(self, grad: Array, run: Pass, saved: Saved) -> Array | None:
         x, c1, c2, mask = saved["input"], saved.pop("conv1"), saved.pop("conv2"), saved.pop("mask")
         # from here on `grad` is the gradient by the sum before the last ReLU, and so by the skip
-        self.norm2.gradient_by_input(c2, grad, take_over(c2, run), run, mask)
+        self.norm2.gradient_by_input(c2, grad, run.memory.move(c2, "gradients"), run, mask)
         run.memory.give(mask)
         a1 = self.norm1.normalise(c1, run)
         da1 = self.conv2.backward(c2, run, {"input": a1})

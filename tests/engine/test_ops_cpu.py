@@ -398,3 +398,24 @@ def test_two_callers_do_not_get_into_each_others_way():
     for each in callers:
         each.join()
     assert not wrong
+
+
+@pytest.mark.parametrize("stored", STORED)
+@pytest.mark.parametrize("shape", [(2, 9, 8, 16, 24), (3, 16, 16, 32, 17), (1, 1, 1, 16, 16)], ids=str)
+def test_statistics_come_along_with_a_convolution(random, shape, stored):
+    """They are those of its output, are taken once, and are missing where another way computes it."""
+    batch, height, width, inputs, outputs = shape
+    x, weight, bias = (normal(random, each) for each in (shape[:4], (outputs, 3, 3, inputs), outputs))
+    out, x = np.empty((batch, height, width, outputs), stored), x.astype(stored)
+    nothing = np.full((2, outputs), np.nan, np.float32)
+    (*_, out, gathered), _ = run(cpu.convolve, x, weight, bias, out, nothing, stride=1, padding=1)
+    rows = out.reshape(-1, outputs).astype(np.float64)
+    np.testing.assert_allclose(gathered, [rows.mean(axis=0), rows.var(axis=0)], **tolerance(stored) | {"atol": 0.02})
+    mean, variance = np.zeros((2, outputs), np.float32)
+    (_, mean, variance, after), _ = run(cpu.channel_statistics, np.zeros_like(out), mean, variance, gathered)
+    np.testing.assert_array_equal([mean, variance], gathered)
+    (_, mean, variance, after), _ = run(cpu.channel_statistics, np.zeros_like(out), mean, variance, after)
+    assert not mean.any() and not variance.any() and np.isnan(after[0, 0])
+    strided = np.empty((batch, -(-height // 2), -(-width // 2), outputs), stored)
+    (*_, gathered), _ = run(cpu.convolve, x, weight, bias, strided, nothing, stride=2, padding=1)
+    assert np.isnan(gathered).all()

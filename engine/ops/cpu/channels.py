@@ -62,7 +62,8 @@ def channel_totals(totals: Array, parts: int, channels: int) -> Array:
 
 
 @kernel()
-def _fold(block, total):
+def fold(block, total):
+    """total += block; block = 0."""
     for place in range(block.size):
         total[place] += block[place]
         block[place] = 0
@@ -80,7 +81,7 @@ def moments(x, pivot, first, last, block, total):
                 centred = load_until(x, at + place, last) - load_until(pivot, place, last - at)
                 store(block, place, load(block, place) + centred)
                 store(block, length + place, load(block, length + place) + centred * centred)
-        _fold(block, total)
+        fold(block, total)
 
 
 @kernel("SFFSbbBbSii")
@@ -120,7 +121,7 @@ def gradient_sums(x, mean, slope, offset, grad, relu, mask, has_mask, first, las
                     store_until(grad, here, last, g)
                 store(block, place, load(block, place) + g)
                 store(block, length + place, load(block, length + place) + g * (value - load(mean, place)))
-        _fold(block, total)
+        fold(block, total)
 
 
 @kernel("SFFFFSSii")

@@ -14,14 +14,14 @@ def _way(weight: Array, *, stride: int, padding: int) -> ModuleType:
     return winograd if kernel == 3 and stride == 1 and min(inputs, outputs) >= 16 else direct
 
 
-def _forward_workspace(x: Array, weight: Array, bias: Array | None, out: Array, **geometry: int) -> list[ArraySpec]:
-    return _way(weight, **geometry).forward_workspace(x, weight, out, **geometry)
+def _forward_workspace(x: Array, weight: Array, bias: Array | None, *arrays: Array, **geometry: int) -> list[ArraySpec]:
+    return _way(weight, **geometry).forward_workspace(x, weight, *arrays, **geometry)
 
 
 @compiled(reference.convolve, _forward_workspace)
-def convolve(x: Array, weight: Array, bias: Array | None, out: Array, *, work: Scratch, **geometry: int) -> None:
-    """As the reference."""
-    _way(weight, **geometry).forward(x, weight, bias, out, work=work, **geometry)
+def convolve(x: Array, weight: Array, *arrays: Array | None, work: Scratch, **geometry: int) -> None:
+    """As the reference; minimal filtering gathers statistics while the output is still in the cache."""
+    _way(weight, **geometry).forward(x, weight, *arrays, work=work, **geometry)
 
 
 def _input_gradient_workspace(grad: Array, weight: Array, out: Array, **geometry: int) -> list[ArraySpec]:

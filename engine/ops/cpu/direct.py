@@ -30,9 +30,7 @@ def _copy_row(source, at, count, out, to):
 
 
 @kernel("SNiiiFFSNiiFF")
-def _forward_rows(
-    source, source_shape, size, stride, padding, weights, bias, out, out_shape, first, last, line, products
-):
+def _forward_rows(source, source_shape, size, stride, padding, weights, bias, out, out_shape, first, last, line, made):
     """Rows first..last of the output, counted over images."""
     _, source_height, source_width, inputs = source_shape
     _, height, width, outputs = out_shape
@@ -52,26 +50,24 @@ def _forward_rows(
                 for x in range(0, width, ROWS):
                     multiply_rows(
                         line, x * stride * inputs, stride * inputs, 1, weights, panel, 16,
-                        products, x * padded + n, padded, wide, started,
+                        made, x * padded + n, padded, wide, started,
                     )  # fmt: skip
             started = True
         for x in range(width):
             to = (row * width + x) * outputs
             for c in range(0, outputs, LANES):
                 offset = load_until(bias, c, outputs) if bias.size else splat(np.float32(0))
-                store_until(out, to + c, to + outputs, load(products, x * padded + c) + offset)
+                store_until(out, to + c, to + outputs, load(made, x * padded + c) + offset)
 
 
 @kernel("SNiiiFSNiiFF")
-def _input_gradient_rows(
-    grad, grad_shape, size, stride, padding, weights, out, out_shape, first, last, line, gradients
-):
+def _input_gradient_rows(grad, grad_shape, size, stride, padding, weights, out, out_shape, first, last, line, grads):
     """Rows first..last of the gradient by the input: each kernel row adds the part of one row of `grad`."""
     _, grad_height, grad_width, outputs = grad_shape
     _, height, width, inputs = out_shape
     wide = size * inputs
     padded = (wide + 15) // 16 * 16
-    gradients[:] = 0
+    grads[:] = 0
     for row in range(first, last):
         image, r = row // height, row % height
         line[:] = 0
@@ -80,12 +76,12 @@ def _input_gradient_rows(
             if y < 0 or y >= grad_height or y * stride != r + padding - a:
                 continue
             begin = (image * grad_height + y) * grad_width * outputs
-            _copy_row(grad, begin, grad_width * outputs, gradients, 0)
+            _copy_row(grad, begin, grad_width * outputs, grads, 0)
             for n in range(0, padded, 16):
                 panel = (a * padded + n) * outputs
                 for x in range(0, grad_width, ROWS):
                     multiply_rows(
-                        gradients, x * outputs, outputs, 1, weights, panel, 16,
+                        grads, x * outputs, outputs, 1, weights, panel, 16,
                         line, x * stride * inputs + n, stride * inputs, outputs, True,
                     )  # fmt: skip
         _copy_row(line, padding * inputs, width * inputs, out, row * width * inputs)
@@ -130,21 +126,22 @@ def _pack(matrices: Array, panels: Array) -> None:
         panels[:, block, :, part.shape[2] :] = 0
 
 
-def forward_workspace(source: Array, weight: Array, out: Array, *, stride: int, padding: int) -> list[ArraySpec]:
+def forward_workspace(source: Array, weight: Array, out: Array, *gathered: Array, **geometry: int) -> list[ArraySpec]:
     """The packed weights; for each thread a padded row and its products."""
     outputs, kernel, _, inputs = weight.shape
     width = out.shape[2]
     return [
         floats(kernel * rounded(outputs, COLUMNS) * kernel * inputs),
-        floats(THREADS, _line(width, source.shape[2], inputs, kernel, stride, padding)),
+        floats(THREADS, _line(width, source.shape[2], inputs, kernel, **geometry)),
         floats(THREADS, rounded(width, ROWS) * rounded(outputs, COLUMNS)),
     ]
 
 
 def forward(
-    source: Array, weight: Array, bias: Array | None, out: Array, *, stride: int, padding: int, work: Scratch
-) -> None:
-    """As convolve of the reference."""
+    source: Array, weight: Array, bias: Array | None, out: Array, *_: Array | None,
+    stride: int, padding: int, work: Scratch,
+) -> None:  # fmt: skip
+    """As convolve of the reference; gathers nothing."""
     panels, lines, products = work
     outputs, kernel, _, inputs = weight.shape
     _pack(weight.reshape(outputs, kernel, kernel * inputs).transpose(1, 2, 0), panels)

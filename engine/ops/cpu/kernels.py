@@ -30,13 +30,8 @@ def kernel(*signatures: str, any_order: bool = False) -> Callable[[Callable[...,
 
     def declare(function: Callable[..., Any]) -> Any:
         outer = bool(signatures)
-        options = {
-            "nogil": True,
-            "error_model": "numpy",
-            "no_cfunc_wrapper": True,
-            "fastmath": any_order and {"reassoc"},
-        }
-        compiled = numba.njit(cache=outer, no_cpython_wrapper=not outer, **options)(function)
+        options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, "no_cpython_wrapper": not outer}
+        compiled = numba.njit(cache=outer, fastmath=any_order and {"reassoc"}, **options)(function)
         _declared.extend((compiled, signature) for signature in signatures)
         return compiled
 

@@ -12,9 +12,13 @@ from engine.ops.operation import rows_of
 PIVOT_ROWS = 64  # rows whose mean the deviations are taken from first: near enough that squares do not cancel
 
 
-@compiled(reference.channel_statistics, lambda x, mean, variance: [passes.vectors(x, 1), *passes.sum_scratch(x, 2)])
-def channel_statistics(x: Array, mean: Array, variance: Array, *, work: Scratch) -> None:
+@compiled(reference.channel_statistics, lambda x, *arrays: [passes.vectors(x, 1), *passes.sum_scratch(x, 2)])
+def channel_statistics(x: Array, mean: Array, variance: Array, gathered: Array | None = None, *, work: Scratch) -> None:
     """As the reference, in one pass: the sums of x - p and (x - p)^2, p being the mean of a few rows."""
+    if gathered is not None and gathered[0, 0] == gathered[0, 0]:
+        mean[...], variance[...] = gathered
+        gathered[...] = np.nan
+        return
     vectors, *sums = work
     count, width = x.size // x.shape[-1], x.shape[-1]
     pivot = rows_of(x)[:: -(-count // PIVOT_ROWS)].mean(axis=0, dtype=np.float32)
@@ -36,9 +40,7 @@ def batch_norm(x: Array, *arrays: Array, skip: Array | None, relu: bool, mask: A
     in_parallel(passes.normalise, passes.ranges(x), flat(x), slope, offset, *added, relu, *bits, flat(out))
 
 
-@compiled(
-    reference.batch_norm_backward, lambda x, *arrays, **options: [passes.vectors(x, 5), *passes.sum_scratch(x, 2)]
-)
+@compiled(reference.batch_norm_backward, lambda x, *arrays, **_: [passes.vectors(x, 5), *passes.sum_scratch(x, 2)])
 def batch_norm_backward(x: Array, *arrays: Array, relu: bool, mask: Array | None, work: Scratch) -> None:
     """As the reference."""
     mean, inv_std, gamma, beta, grad, gamma_grad, beta_grad, out = arrays

@@ -42,13 +42,11 @@ def _tile(rows: int):
                 value.align = 4
                 return value
 
-            row_starts = [
-                builder.gep(first_a, [builder.mul(a_row, ir.Constant(a_row.type, row))]) for row in range(rows)
-            ]
+            starts = [builder.gep(first_a, [builder.mul(a_row, ir.Constant(a_row.type, row))]) for row in range(rows)]
             with cgutils.for_range(builder, depth) as loop:
                 columns = [read(address) for address in addresses(first_b, builder.mul(loop.index, b_step))]
                 a_offset = builder.mul(loop.index, a_step)
-                for row, held in zip(row_starts, sums, strict=True):
+                for row, held in zip(starts, sums, strict=True):
                     factor = splat_vector(builder, builder.load(builder.gep(row, [a_offset])), _VECTOR)
                     for total, values in zip(held, columns, strict=True):
                         builder.store(builder.call(fused, [factor, values, builder.load(total)]), total)

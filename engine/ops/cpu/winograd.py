@@ -11,6 +11,7 @@ cache lines.
 import numpy as np
 
 from engine.memory import Array, ArraySpec, Scratch
+from engine.ops.cpu.channels import fold
 from engine.ops.cpu.kernels import kernel
 from engine.ops.cpu.lanes import LANES, load, load_if, load_until, splat, store, store_until
 from engine.ops.cpu.product import COLUMNS, GRADIENT_ROWS, ROWS, multiply_gradient_rows, multiply_rows, rounded
@@ -152,7 +153,16 @@ def _input_planes(source, shape, padding, across, down, first, last, planes, pla
 
 
 @kernel()
-def _store_tiles(planes, plane, width, bias, out, shape, across, down, first, last):
+def _gather(y, c, sums):
+    """Adds channels c.. of an output and their squares to `sums`, unless that is empty."""
+    half = sums.size // 2
+    if half > 0:
+        store(sums, c, load(sums, c) + y)
+        store(sums, half + c, load(sums, half + c) + y * y)
+
+
+@kernel()
+def _store_tiles(planes, plane, width, bias, out, shape, across, down, first, last, sums):
     """The 2x2 outputs A^T m A of each tile, plus the bias."""
     _, height, breadth, channels = shape
     for tile in range(first, last):
@@ -170,9 +180,12 @@ def _store_tiles(planes, plane, width, bias, out, shape, across, down, first, la
                 at = ((image * height + top + row) * breadth + left) * channels + c
                 end = at + channels - c
                 y0, y1 = _output_transform(m0[row], m1[row], m2[row], m3[row])
-                store_until(out, at, end, y0 + offset)
+                y0, y1 = y0 + offset, y1 + offset
+                store_until(out, at, end, y0)
+                _gather(y0, c, sums)
                 if left + 1 < breadth:
-                    store_until(out, at + channels, end + channels, y1 + offset)
+                    store_until(out, at + channels, end + channels, y1)
+                    _gather(y1, c, sums)
 
 
 @kernel()
@@ -197,12 +210,14 @@ def _gradient_planes(grad, shape, across, down, first, last, planes, plane, widt
                 _store_four(planes, to, plane, _gradient_transform(lefts[a], rights[a]))
 
 
-@kernel("SNiFFSNiiiiiFF")
+@kernel("SNiFFSNiiiiiFFFD")
 def _correlate(
     source, source_shape, padding, weights, bias, out, out_shape, tiles, source_width, product_width, first, last,
-    sources, products,
+    sources, products, block, total,
 ):  # fmt: skip
-    """Tiles first..last of the output, `tiles` at a time."""
+    """Tiles first..last of the output, `tiles` at a time; total = the sums of the output and of its square."""
+    block[:] = 0
+    total[:] = 0
     inputs, outputs = source_shape[3], out_shape[3]
     down, across = (out_shape[1] + 1) // 2, (out_shape[2] + 1) // 2
     columns = (outputs + 15) // 16 * 16
@@ -219,7 +234,8 @@ def _correlate(
                     multiply_rows(
                         sources, at, source_width, 1, weights, panel, 16, products, to, product_width, inputs, False
                     )
-        _store_tiles(products, product_plane, product_width, bias, out, out_shape, across, down, start, stop)
+        _store_tiles(products, product_plane, product_width, bias, out, out_shape, across, down, start, stop, block)
+        fold(block, total)
 
 
 @kernel("SNiSNiiiiiFFF")
@@ -276,23 +292,29 @@ def _tile_count(out: Array) -> int:
     return batch * ((height + 1) // 2) * ((width + 1) // 2)
 
 
-def forward_workspace(source: Array, weight: Array, out: Array, **geometry: int) -> list[ArraySpec]:
-    """The kernel's planes; for each thread the planes of a piece of tiles and of its products."""
+def forward_workspace(source: Array, weight: Array, out: Array, *gathered: Array | None, **_: int) -> list[ArraySpec]:
+    """The kernel's planes; for each thread the planes of a piece of tiles and of its products, and sums of these."""
     inputs, outputs = source.shape[3], out.shape[3]
     tiles = _piece_tiles(inputs, outputs)
+    sums = (THREADS, 2 * rounded(outputs) if gathered and gathered[0] is not None else 0)
     return [
         floats(PRODUCTS * rounded(outputs) * inputs),
         floats(THREADS, PRODUCTS * _plane(tiles, inputs)),
         floats(THREADS, PRODUCTS * _plane(tiles, outputs)),
-    ]
+        floats(*sums), ArraySpec(sums, np.dtype(np.float64)),
+    ]  # fmt: skip
 
 
 def forward(
-    source: Array, weight: Array, bias: Array | None, out: Array, *, stride: int, padding: int, work: Scratch
-) -> None:
-    """As convolve of the reference, for a stride of 1."""
+    source: Array, weight: Array, bias: Array | None, out: Array, gathered: Array | None = None, *, padding: int,
+    work: Scratch, **_: int,
+) -> None:  # fmt: skip
+    """As convolve of the reference, for a stride of 1; mean and variance of the channels go to `gathered`."""
     tap = weight.shape[3]
-    _correlate_with(flat(weight), (0, 1, 9 * tap, 3 * tap, tap), source, bias, out, padding, work)
+    totals = _correlate_with(flat(weight), (0, 1, 9 * tap, 3 * tap, tap), source, bias, out, padding, work)
+    if gathered is not None:
+        first, second = totals.sum(axis=0).reshape(2, -1)[:, : len(weight)] / (out.size // len(weight))
+        gathered[...] = first, np.maximum(second - first * first, 0.0)
 
 
 input_gradient_workspace = forward_workspace
@@ -306,18 +328,21 @@ def input_gradient(grad: Array, weight: Array, out: Array, *, stride: int, paddi
 
 def _correlate_with(
     weight: Array, places: tuple[int, ...], source: Array, bias: Array | None, out: Array, padding: int, work: Scratch
-) -> None:
-    """out = source correlated with weight, whose elements lie as `places` says, plus bias."""
+) -> Array:
+    """out = source correlated with weight, whose elements lie as `places` says, plus bias. Returns the threads' sums
+    of it and of its square, where there is room for them.
+    """
     planes, *own = work
     inputs, outputs = source.shape[3], out.shape[3]
     blocks = shares(rounded(outputs) // COLUMNS, least=max(1, (1 << 14) // (inputs * COLUMNS)))
     in_parallel(_weight_planes, blocks, weight, *places, inputs, outputs, planes)
     constant = NOTHING if bias is None else bias
     sizes = (_piece_tiles(inputs, outputs), _width(inputs), _width(outputs))
+    ranges = shares(_tile_count(out), step=STEP)
     in_parallel(
-        _correlate, shares(_tile_count(out), step=STEP), flat(source), source.shape, padding, planes, constant,
-        flat(out), out.shape, *sizes, own=own,
-    )  # fmt: skip
+        _correlate, ranges, flat(source), source.shape, padding, planes, constant, flat(out), out.shape, *sizes, own=own
+    )
+    return own[-1][: len(ranges)]
 
 
 def weight_gradient_workspace(source: Array, grad: Array, weight_grad: Array, **geometry: int) -> list[ArraySpec]:

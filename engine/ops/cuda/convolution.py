@@ -76,16 +76,17 @@ def _by_cudnn(kind: str, x: Array, weight: Array, out: Array, work: Scratch, **g
     return convolution(kind, x, rounded, out, columns, **geometry)
 
 
-def _workspace(source: Array, weight: Array, out: Array, stride: int = 1) -> list[ArraySpec]:
+def _workspace(source: Array, weight: Array, out: Array, stride: int = 1, padding: int = 0) -> list[ArraySpec]:
     source, weight, out = _images(source, weight, out)
     matrix = ArraySpec((weight.size // out.shape[3], out.shape[3]), out.dtype)
     return [_columns(source, out, weight.shape[1], stride), matrix]
 
 
-@operation(lambda x, weight, _, out, stride=1, padding=0: _workspace(x, weight, out, stride), reference.convolve.flops)
+@operation(lambda x, weight, bias, out, *_, **how: _workspace(x, weight, out, **how), reference.convolve.flops)
 def convolve(
-    x: Array, weight: Array, bias: Array | None, out: Array, *, stride: int = 1, padding: int = 0, work: Scratch
-) -> None:
+    x: Array, weight: Array, bias: Array | None, out: Array, gathered: Array | None = None,
+    *, stride: int = 1, padding: int = 0, work: Scratch,
+) -> None:  # fmt: skip
     """As the reference, and the fully connected product; a bias may be rounded to the dtype of `out` before it is
     added.
     """
@@ -97,11 +98,7 @@ def convolve(
     _correlate(x, weight.transpose(1, 2, 3, 0), bias, out, work, stride, 1, padding)
 
 
-def _gradient_flops(grad: Array, weight: Array, out: Array, **geometry: int) -> float:
-    return 2.0 * out.size * weight.size / weight.shape[-1]
-
-
-@operation(lambda grad, weight, out, stride=1, padding=0: _workspace(grad, weight, out, stride), _gradient_flops)
+@operation(_workspace, reference.convolve_input_gradient.flops)
 def convolve_input_gradient(
     grad: Array, weight: Array, out: Array, *, stride: int = 1, padding: int = 0, work: Scratch
 ) -> None:

@@ -50,18 +50,16 @@ def _plan(device: int, kind: str, shapes: tuple[Shape, ...], stride: int, paddin
         return None
 
 
-def convolution(
-    kind: str, images: Array, weight: Array, made: Array, scratch: Array, *, stride: int, padding: int
-) -> bool:
+def convolution(kind: str, image: Array, weight: Array, made: Array, room: Array, *, stride: int, padding: int) -> bool:
     """Computes one of the three arrays from the two others, all of them of float16; False where it cannot."""
     from cupy.cuda import get_current_stream, runtime
 
-    arrays, device = (images, weight, made), runtime.getDevice()
-    plan = _plan(device, kind, tuple(array.shape for array in arrays), stride, padding, scratch.nbytes)
+    arrays, device = (image, weight, made), runtime.getDevice()
+    plan = _plan(device, kind, tuple(array.shape for array in arrays), stride, padding, room.nbytes)
     if plan:
         cudnn, handle = _library(device)
         cudnn.set_stream(handle, get_current_stream().ptr)
         graph, numbers = plan
         pointers = {number: array.data.ptr for number, array in zip(numbers, arrays, strict=True)}
-        graph.execute(pointers, scratch.data.ptr, handle=handle)
+        graph.execute(pointers, room.data.ptr, handle=handle)
     return bool(plan)

@@ -46,8 +46,8 @@ def sum_rows(x: Array, partial: Array, *outputs: Array | None) -> None:
     end_sums(x, partial, *outputs)
 
 
-@operation(workspace=lambda x, mean, variance: [partial_sums(x, x.shape[-1])])
-def channel_statistics(x: Array, mean: Array, variance: Array, *, work: Scratch) -> None:
+@operation(workspace=lambda x, *arrays: [partial_sums(x, x.shape[-1])])
+def channel_statistics(x: Array, mean: Array, variance: Array, gathered: Array | None = None, *, work: Scratch) -> None:
     """As the reference, in one pass over x."""
     sum_rows(x, *work, None, None, mean, variance)
 

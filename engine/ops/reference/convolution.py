@@ -98,18 +98,20 @@ def _multiplications(x: Array, weight: Array, out: Array, *ignored: Array) -> fl
     return 2.0 * out.size * weight.size / weight.shape[0]
 
 
-def _workspace(
-    x: Array, weight: Array, bias: Array | None, out: Array, *, stride: int, padding: int
-) -> list[ArraySpec]:
-    return _column_workspace(x, out, weight.shape[1], stride, compute_dtype(x, weight))
+def _workspace(x: Array, weight: Array, bias: Array | None, out: Array, *_: Array, **geometry: int) -> list[ArraySpec]:
+    return _column_workspace(x, out, weight.shape[1], geometry["stride"], compute_dtype(x, weight))
 
 
-@operation(_workspace, lambda x, weight, bias, out, **geometry: _multiplications(x, weight, out))
+@operation(_workspace, lambda x, weight, bias, out, *more, **geometry: _multiplications(x, weight, out))
 def convolve(
-    x: Array, weight: Array, bias: Array | None, out: Array, *, stride: int, padding: int, work: Scratch
-) -> None:
+    x: Array, weight: Array, bias: Array | None, out: Array, gathered: Array | None = None,
+    *, stride: int, padding: int, work: Scratch,
+) -> None:  # fmt: skip
     """out[n,i,j,o] = bias[o] + sum over a, b, c of weight[o,a,b,c] * x[n, i*stride+a-padding, j*stride+b-padding,
     c].
+
+    `gathered` (2, out), NaN before, is room for the mean and the variance of the output's channels, for
+    `channel_statistics` to find where they come along at little cost.
     """
     flat = weight.reshape(weight.shape[0], -1).T
     _correlate(x, flat, bias, out, work, kernel=weight.shape[1], stride=stride, dilation=1, padding=padding)

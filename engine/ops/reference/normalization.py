@@ -14,8 +14,10 @@ from engine.ops.packing import bits_in_pieces, unpacked
 
 
 @operation(workspace=scratch_pieces(1))
-def channel_statistics(x: Array, mean: Array, variance: Array, *, work: Scratch) -> None:
-    """mean and (biased) variance of each channel; two passes, sums of pieces added up in float64."""
+def channel_statistics(x: Array, mean: Array, variance: Array, gathered: Array | None = None, *, work: Scratch) -> None:
+    """mean and (biased) variance of each channel; two passes, sums of pieces added up in float64. What a convolution
+    `gathered` of x may be taken instead.
+    """
     xp = array_module(x)
     count = x.size // x.shape[-1]
     total = xp.zeros(x.shape[-1], np.float64)
