@@ -231,15 +231,14 @@ _JUDGES: dict[Symptom, tuple[Callable[[Measures], Judgement], tuple[str, ...]]] 
         "loss-does-not-fall",
         "loss does not fall",
         (
-            "learning rate too low",
+            "learning rate too low, or so high that the loss exploded",
             "wrong preprocessing or wrong targets",
             "a network that cannot learn this",
-            "learning rate so high that the loss exploded first",
         ),
         (
             "overfit a few samples first: a network that cannot do that has a fault",
-            "raise train.lr by factors of 3",
-            "watch the loss of the first updates",
+            "raise train.lr by factors of 3 where the loss stands still",
+            "lower train.lr by factors of 3, or add train.warmup_epochs, where it exploded",
         ),
     ): (_loss_does_not_fall, ("step", "epoch")),
     Symptom(

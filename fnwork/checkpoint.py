@@ -44,6 +44,15 @@ def load(path: Path) -> tuple[State, Context]:
     return State(state.arrays, {key: value for key, value in state.values.items() if key != _KEY}), context
 
 
+def is_whole(path: Path) -> bool:
+    """Whether a checkpoint can be read."""
+    try:
+        load(path)
+    except InputError:
+        return False
+    return True
+
+
 def preprocessing(state: State) -> Preprocessing:
     """How the inputs of the state's model are prepared; InputError where the values do not fit."""
     try:

@@ -136,7 +136,8 @@ def build_parser() -> Parser:
     purpose = "write a run's curves (csv) or its best weights (safetensors) to a file"
     command = add("export", "models:export", purpose, "fnwork export last --to safetensors -o model.safetensors")
     command.add_argument("run", metavar="RUN", help=RUN)
-    command.add_argument("--to", metavar="FORMAT", choices=("csv", "safetensors", "onnx"), required=True)
+    formats = ("csv", "safetensors")
+    command.add_argument("--to", metavar="FORMAT", choices=formats, required=True, help=" or ".join(formats))
     command.add_argument("-o", "--output", metavar="FILE", help="default: the run's id and the format; - is stdout")
 
     purpose = "the data sets: list them, tell what is in one (info NAME or SPEC), download one (get NAME)"

@@ -125,16 +125,13 @@ class Run:
         if state not in _RESUMABLE:
             raise InputError(f"{name} is {state} in process {reader.status().get('pid')}; it needs no resume")
         if not (folder / LAST).is_file():
-            left = f"; {BEST} is still there for predict, test and export" if (folder / BEST).is_file() else ""
-            raise InputError(f"{name} has no {LAST}, so it cannot go on: start it anew{left}")
+            raise InputError(f"{name} has no {LAST}, so it cannot go on: start it anew{_left(folder)}")
         resolved = reader.resolved()
         spec = prepare.spec_of(resolved, str(folder / "resolved.toml"))
         try:
             kept, at = checkpoint.load(folder / LAST)
         except InputError as error:
-            if not (folder / BEST).is_file():
-                raise
-            raise InputError(f"{error}; {BEST} is still there for predict, test and export") from error
+            raise InputError(f"{error}{_left(folder)}") from error
         wanted = data_settings(spec, folder)
         data_set = datasets.load(wanted, spec.seed, progress)
         if data_set.fingerprint != resolved.get(prepare.USED, {}).get("data_fingerprint"):
@@ -383,3 +380,8 @@ class Run:
 
     def _cannot_write(self, error: OSError) -> str:
         return f"cannot write in {harmless(error.filename or self.folder)}: {reason(error)}"
+
+
+def _left(folder: Path) -> str:
+    """What can still be done with a run that cannot go on."""
+    return f"; {BEST} is still there for predict, test and export" if checkpoint.is_whole(folder / BEST) else ""

@@ -38,11 +38,11 @@ def _list(arguments: Namespace) -> int:
 
 
 def _name(arguments: Namespace) -> str:
+    from fnwork.datasets import download
+
     if not arguments.name:
-        spec = " or a spec" if arguments.what == "info" else ""
-        raise InputError(
-            f"which data set? fnwork data {arguments.what} NAME, where NAME is {', '.join(DATASETS)}{spec}"
-        )
+        known = ", ".join(download.SOURCES if arguments.what == "get" else [*DATASETS, "or a spec"])
+        raise InputError(f"which data set? fnwork data {arguments.what} NAME, where NAME is {known}")
     return arguments.name
 
 
@@ -163,7 +163,8 @@ def _get(arguments: Namespace) -> int:
 
     name = _name(arguments)
     if name not in DATASETS:
-        raise InputError(f'there is no data set "{harmless(name)}"{did_you_mean(name, DATASETS)}')
+        hint = did_you_mean(name, DATASETS) or f"; there are: {', '.join(download.SOURCES)}"
+        raise InputError(f'there is no data set "{harmless(name)}"{hint}')
     files: tuple[Path, ...] = ()
     if name in download.SOURCES:
         folder = Path(arguments.path).expanduser() if arguments.path else None

@@ -132,10 +132,6 @@ def export(arguments: Namespace) -> int:
     from fnwork import files
 
     folder = run_folder(arguments)
-    if arguments.to == "onnx":
-        raise InputError(
-            "export to ONNX comes with a later version; this one writes csv (curves) and safetensors (weights)"
-        )
     if arguments.output == "":
         raise InputError("-o: expected a file's name, or - for stdout")
     output = Path(arguments.output or f"{folder.resolve().name}.{arguments.to}")

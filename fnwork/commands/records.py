@@ -105,22 +105,26 @@ def _telling(found: list[RunSummary], values: dict[str, Mapping[str, Any]]) -> l
 
 def show(arguments: Namespace) -> int:
     if (arguments.run is None) == (arguments.spec is None):
-        raise InputError("show: expected a RUN, or --model SPEC for the network of a spec")
+        both = ", and not both" if arguments.spec is not None else ""
+        raise InputError(f"show: expected a RUN, or --model SPEC for the network of a spec{both}")
     if arguments.spec is not None:
         from fnwork.commands.specs import network
 
         return network(arguments)
+    from fnwork.checkpoint import is_whole
+
     folder = run_folder(arguments)
     run, record = summary(folder), RunReader(folder).record()
     if arguments.json:
         print_json(document(folder))
         return 0
-    status = RunReader(folder).status()
+    status, reader = RunReader(folder).status(), RunReader(folder)
+    known = reader.resolved()
     facts = {
         "run": run.id,
         "state": run.state,
         "why": status.get("message") or "",
-        "damaged": run.problem,
+        "damaged": "; ".join(filter(None, (run.problem, reader.problem))),
         "spec": run.spec,
         "started": _moment(run.started),
         "epochs": f"{run.epoch} of {run.epochs}",
@@ -135,7 +139,7 @@ def show(arguments: Namespace) -> int:
         _print_section("results", [(key, figure(key, value)) for key, value in run.results.items()])
     if record:
         _print_record(record)
-    if run.state in ("stopped", "interrupted") and (folder / LAST).is_file():
+    if run.state in ("stopped", "interrupted") and known and is_whole(folder / LAST):
         print(f"\ngo on with: fnwork resume {harmless(run.id)}")
     return 0
 

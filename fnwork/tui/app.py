@@ -7,6 +7,7 @@ import gc
 import importlib
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, ClassVar, cast
 
@@ -21,6 +22,7 @@ from fnwork.archive import Archive
 from fnwork.run_folder import ALIVE_STATES, RunReader
 from fnwork.text import harmless
 from fnwork.tui import keys, theme
+from fnwork.tui.documents import Document
 from fnwork.tui.place import PlaceScreen
 from fnwork.tui.screens.dialogs import CANCEL, Ask, Choice, Help
 from fnwork.tui.screens.edit import EditScreen
@@ -273,7 +275,9 @@ class FnworkApp(App[None]):
         self._quitting = False
 
     async def _may_leave_specs(self) -> bool:
-        modified = self.edit_screen.documents.modified if self.get_screen_stack("edit") else []
+        modified: list[Document] = []
+        with suppress(KeyError):  # Edit was never shown, as after `fnwork attach`
+            modified = self.edit_screen.documents.modified
         if not modified:
             return True
         names = "\n".join(f"● {harmless(document.path.name)}" for document in modified)

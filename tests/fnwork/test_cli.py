@@ -159,8 +159,10 @@ def test_every_command_has_help_with_an_example(command, capsys):
         (["check", "fashion-cn"], "no such spec"),
         (["stop", "last"], "there are no runs"),
         (["resume", "last"], "there are no runs"),
-        (["data", "get"], "which data set"),
+        (["data", "get"], "which data set? fnwork data get NAME, where NAME is mnist, fashion-mnist, cifar10\n"),
         (["data", "get", "mnits"], 'did you mean "mnist"?'),
+        (["data", "get", "nosuch"], "there are: mnist, fashion-mnist, cifar10\n"),
+        (["show", "last", "--model", "fashion-cnn"], "and not both"),
     ],
 )
 def test_what_is_typed_wrongly_is_said_in_a_line_and_ends_with_2(arguments, said, capsys):
@@ -369,12 +371,20 @@ def test_export_of_curves_and_formats_that_are_not_there_yet(archive, capsys):
     assert main(["export", "last", "--to", "csv", "-o", "curves.csv"]) == 0
     assert Path("curves.csv").read_text() == "kind,t,epoch,step,val_loss\nepoch,1.0,1,5,0.5\n"
     assert main(["export", "last", "--to", "onnx"]) == 2
-    assert "later version" in capsys.readouterr().err
+    assert 'there is no "onnx" here; there are: csv, safetensors' in capsys.readouterr().err
     assert main(["export", "last", "--to", "csv", "-o", "no/such/folder.csv"]) == 2
     assert capsys.readouterr().err == "no/such/folder.csv: cannot be written: there is no such folder\n"
     for place in ("", "."):
         assert main(["export", "last", "--to", "csv", "-o", place]) == 2
         assert "expected a file's name" in capsys.readouterr().err
+
+
+def test_curves_that_are_not_there_are_not_exported(archive, capsys):
+    folder = made(archive)
+    (folder / "events.jsonl").write_bytes(b"\xff\n")
+    assert main(["export", "last", "--to", "csv", "-o", "curves.csv"]) == 2
+    assert "has no curves" in capsys.readouterr().err
+    assert not Path("curves.csv").exists()
 
 
 def test_export_leaves_the_archive_as_it_is(archive, capsys):

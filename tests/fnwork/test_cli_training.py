@@ -234,6 +234,14 @@ def test_ctrl_c_saves_and_stops_with_130_and_the_run_can_be_resumed(small, capsy
     assert main(["show", folder.name]) == 0
     assert f"go on with: fnwork resume {folder.name}" in capsys.readouterr().out
     assert (folder / "last.safetensors").is_file()
+    last, best = ((folder / f"{name}.safetensors").read_bytes() for name in ("last", "best"))
+    (folder / "last.safetensors").write_bytes(last[:1000])
+    assert main(["show", folder.name]) == 0 and "fnwork resume" not in capsys.readouterr().out
+    assert main(["resume", folder.name]) == 2 and "best.safetensors is still there" in capsys.readouterr().err
+    (folder / "best.safetensors").write_bytes(best[:1000])
+    assert main(["resume", folder.name]) == 2 and "is still there" not in capsys.readouterr().err
+    (folder / "last.safetensors").write_bytes(last)
+    (folder / "best.safetensors").write_bytes(best)
     process, again = started("resume", folder.name)
     assert again == folder
     assert main(["stop", folder.name]) == 0
