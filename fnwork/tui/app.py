@@ -16,6 +16,7 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.reactive import reactive
 from textual.screen import Screen
+from textual.widget import AwaitMount
 
 from engine.errors import InputError, RunError
 from fnwork.archive import Archive
@@ -223,6 +224,12 @@ class FnworkApp(App[None]):
         """Go to a place."""
         self.switch_mode(place)
 
+    def switch_mode(self, mode: str) -> AwaitMount:
+        """Go to a place; what the one before has notified of stays behind."""
+        if mode != self.current_mode:
+            self.clear_notifications()
+        return super().switch_mode(mode)
+
     def open_spec_text(self, text: str, suggested_name: str) -> None:
         """Open a text as a new, unsaved spec in Edit."""
         self.run_worker(self._open_spec_text(text, suggested_name))
@@ -249,6 +256,7 @@ class FnworkApp(App[None]):
 
     def action_help(self) -> None:
         """All keys of this place."""
+        self.clear_notifications()  # they would lie over the keys
         self.push_screen(Help(self.place_screen.PLACE))
 
     def get_system_commands(self, screen: Screen) -> Iterable[SystemCommand]:

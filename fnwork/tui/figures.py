@@ -3,9 +3,31 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
-MIB = 2**20
+_UNIT_NAMES = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What bytes that are compared are counted in."""
+
+    name: str
+    bytes: int
+
+    def count(self, size: float) -> str:
+        """A number of these units; one that is next to nothing is not said to be nothing."""
+        number = size / self.bytes
+        if self.bytes == 1 or number >= 1000:
+            return f"{number:,.0f}"
+        return "<0.1" if 0 < number < 0.05 else f"{number:.1f}"
+
+
+def common_unit(largest: float) -> Unit:
+    """The unit in which the largest of some sizes has at most four digits, so that the small ones have some, too."""
+    power = next((power for power in range(len(_UNIT_NAMES)) if largest < 10_000 * 1024**power), len(_UNIT_NAMES) - 1)
+    return Unit(_UNIT_NAMES[power], 1024**power)
 
 
 def figure(value: Any, metric: str = "") -> str:

@@ -62,9 +62,11 @@ ACTIONS: tuple[Action, ...] = (
     Action("new", "ctrl+n,n", "New", "Begin a new spec from a short template", "edit"),
     Action("duplicate", "d", "Duplicate", "Begin a new spec from a copy of this one", "edit", footer=False),
     Action("next_problem", "f8", "Next error", "Go to the next error in the text", "edit"),
-    Action("edit_text", "e", "Edit text", "Go from the list to the text (Enter does so too)", "edit", footer=False),
+    Action("edit_text", "e", "Edit text", "Go from the list to the text, as Enter does", "edit", footer=False),
     Action("to_list", "escape", "List", "Go from the text to the list", "edit", footer=False),
-    Action("revert", "u", "Revert", "Give up the unsaved changes of this spec; asks first", "edit", footer=False),
+    Action("undo", "ctrl+z", "Undo", "Take back what was typed last", "edit", footer=False),
+    Action("redo", "ctrl+y", "Redo", "Do again what was taken back", "edit", footer=False),
+    Action("revert", "u", "Revert", "Give up the unsaved changes; asks first", "edit", footer=False),
     Action("remove", "delete", "Delete", "Delete this spec's file; asks first", "edit", footer=False),
     # Live
     Action("pause", "space,p", "Pause/continue", "Pause the run, or let it continue", "live"),

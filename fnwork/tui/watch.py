@@ -182,7 +182,9 @@ class RunWatch:
             case "resume":
                 self._take_resume(event)
         if kind not in ("memory", "start") or event.get("device_why"):
-            self.log.append(event)
+            # A run is judged once more after its end; why it ended is looked for as the last thing that happened.
+            behind_it = bool(self.end) and kind != "end"
+            self.log.insert(len(self.log) - behind_it, event)
 
     def _take_start(self, event: dict[str, Any]) -> None:
         self.start = event

@@ -77,12 +77,12 @@ def events(kind: str, *, epochs: int, windows: int, done: float = 1.0, seed: int
             yield {"kind": "checkpoint", "t": t, "file": "last", "epoch": epoch, "step": step}
 
 
-def memory(t: float, activations: int) -> dict[str, Any]:
+def memory(t: float, activations: int, unit: int = MIB, budget: int = 1024 * MIB) -> dict[str, Any]:
     """One memory event."""
-    mib = {"weights": 9.4, "gradients": 9.4, "optimizer": 18.9, "activations": activations, "workspace": 55, "data": 12}
-    held = {category: round(size * MIB) for category, size in mib.items()}
+    sizes = {"weights": 9.4, "gradients": 9.4, "optimizer": 18.9, "workspace": 55, "data": 12}
+    held = {category: round(size * unit) for category, size in (sizes | {"activations": activations}).items()}
     peak = {"total": round(sum(held.values()) * 1.04), **held}
-    return {"kind": "memory", "t": t, "bytes": held, "peak": peak, "process": 900 * MIB, "budget": 1024 * MIB}
+    return {"kind": "memory", "t": t, "bytes": held, "peak": peak, "process": 900 * MIB, "budget": budget}
 
 
 def make_run(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fnwork.tui.figures import common_unit
 from fnwork.tui.pictures import Zoom
 from fnwork.tui.widgets.curve_plot import Curve, Picture, draw
 from fnwork.tui.widgets.memory_bar import _cells
@@ -104,7 +105,13 @@ def test_no_curve_breaks_the_plot(y: list[float], log: bool, columns: int, rows:
 
 @pytest.mark.parametrize(
     ("low", "high", "ends"),
-    [(0.31, 2.28, (0.0, 2.5)), (7.0, 7.0, (6.0, 8.0)), (0.0, 0.0, (-1.0, 1.0)), (0.0652, 0.0654, (0.0652, 0.0654))],
+    [
+        (0.31, 2.28, (0.0, 2.5)),
+        (7.0, 7.0, (6.0, 8.0)),
+        (0.0, 0.0, (-1.0, 1.0)),
+        (0.0, 5e-324, (-1.0, 1.0)),
+        (0.0652, 0.0654, (0.0652, 0.0654)),
+    ],
 )
 def test_bounds_are_rounded_so_that_new_values_move_them_rarely(
     low: float, high: float, ends: tuple[float, float]
@@ -157,6 +164,35 @@ def test_a_log_axis_has_ticks_at_1_2_5_and_no_empty_part(low: float, high: float
     axis = fitting(np.array([low, high]), log=True, parts=5)
     covered = math.log(high / low) / math.log(axis.high / axis.low)
     assert covered > 0.8
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "labels"),
+    [
+        (0.72, 1.1, ["0.7", "1", "1.5"]),
+        (0.75, 0.95, ["0.7", "1"]),
+        (1.1, 1.4, ["1", "1.5"]),
+        (12.0, 14.0, ["10", "15"]),
+        (0.0011, 0.0014, ["0.001", "0.0015"]),
+    ],
+)
+def test_a_log_axis_over_a_short_range_has_ticks_at_its_ends(low: float, high: float, labels: list[str]) -> None:
+    drawn = draw(picture([high, low]), 40, 14, log=True)
+    assert [drawn.y_ticks[row] for row in sorted(drawn.y_ticks, reverse=True)] == labels
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.floats(1e-6, 1e6), st.floats(1.0, 1e6), st.integers(5, 40))
+def test_a_log_axis_has_never_one_tick_alone(low: float, factor: float, rows: int) -> None:
+    assert len(draw(picture([low, low * factor]), 40, rows, log=True).y_ticks) >= 2
+
+
+def test_sizes_that_are_compared_have_the_unit_of_the_largest() -> None:
+    kib, mib = common_unit(55 * 1024), common_unit(598 * 2**20)
+    assert (kib.name, kib.count(55 * 1024), kib.count(20), kib.count(0)) == ("KiB", "55.0", "<0.1", "0.0")
+    assert (mib.name, mib.count(2**30)) == ("MiB", "1,024")
+    assert common_unit(24_106 * 2**20).count(24_106 * 2**20) == "23.5"
+    assert (common_unit(0).name, common_unit(0).count(0)) == ("B", "0")
 
 
 def test_every_category_of_memory_has_a_cell_for_its_letter() -> None:

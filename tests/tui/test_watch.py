@@ -81,6 +81,16 @@ def test_the_end_is_known_as_soon_as_the_state_is_written(tmp_path: Path) -> Non
     assert watch.state == "finished"
 
 
+def test_why_it_ended_is_the_last_thing_that_happened(tmp_path: Path) -> None:
+    folder = synthetic.make_run(tmp_path, "a", "nan", state="failed", done=0.6)
+    check = {"kind": "check", "t": 30.0, "symptom": "nonfinite", "state": "firing", "evidence": "5 of 9"}
+    synthetic.append(folder, check, check | {"evidence": "9 of 9"})
+    assert [event["kind"] for event in looked(folder).log[-3:]] == ["check", "check", "end"]
+    assert [event.get("evidence") for event in looked(folder).log[-3:-1]] == ["5 of 9", "9 of 9"]
+    synthetic.append(folder, {"kind": "resume", "t": 99.0, "step": 9}, {"kind": "warning", "t": 99.0, "message": "x"})
+    assert [event["kind"] for event in looked(folder).log[-3:]] == ["end", "resume", "warning"]
+
+
 def test_nothing_is_promised_after_the_end(tmp_path: Path) -> None:
     folder = synthetic.make_run(tmp_path, "short", state="stopped", done=0.01)
     run = looked(folder)

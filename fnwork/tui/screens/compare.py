@@ -17,9 +17,9 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from fnwork.compare import Comparison, Row, compare
-from fnwork.text import harmless
+from fnwork.text import harmless, size
 from fnwork.tui import keys, pictures
-from fnwork.tui.figures import MIB, clock, figure
+from fnwork.tui.figures import clock, figure
 from fnwork.tui.pictures import OVER, Over, run_letter
 from fnwork.tui.place import PlaceScreen
 from fnwork.tui.theme import STATE_MARKS, colour
@@ -163,7 +163,7 @@ def _value(key: str, value: Any) -> str:
     if key == "parameters":
         return f"{value:,}"
     if key == "peak_bytes":
-        return f"{value / MIB:,.0f} MiB"
+        return size(value)
     if isinstance(value, float):
         return figure(value, key) if "_" in key and "." not in key else f"{value:g}"
     return harmless(value)

@@ -42,7 +42,7 @@ _TALL = 24
 """Lines from which there is room for all figures."""
 _COPY_IS_KEPT = "F5 trains it; the run keeps a copy"
 
-_NEED_TEXT = ("launch", "save_as", "duplicate", "edit_text", "remove")
+_NEED_TEXT = ("launch", "save_as", "duplicate", "edit_text", "undo", "redo", "remove")
 
 
 class EditScreen(SpecFilesScreen):
@@ -294,6 +294,13 @@ class EditScreen(SpecFilesScreen):
 
     def action_to_list(self) -> None:
         self.focus_list()
+
+    def action_undo(self) -> None:
+        """Take back the last change of the text, also while the list has the keys."""
+        self.editor.undo()
+
+    def action_redo(self) -> None:
+        self.editor.redo()
 
     def action_next_problem(self) -> None:
         """Go to the first error behind the cursor, or to the first of all."""

@@ -191,6 +191,7 @@ class LiveScreen(PlaceScreen):
         if progress.state == reached or run.is_over:
             self._asked = ""
         self.query_one(RunHeader).show(progress, _ASKED.get(self._asked, ""))
+        self.set_class(progress.state == "failed", "-failed")
         self.fnwork.say_as_header(run.folder, progress.state)
         may = tuple(self.check_action(action, ()) for action in ("pause", "resume"))
         if may != self._may:

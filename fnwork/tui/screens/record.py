@@ -17,9 +17,9 @@ from textual.widgets import Static, TabbedContent, TabPane
 from engine.errors import InputError
 from fnwork.archive import RunSummary, summary
 from fnwork.run_folder import RunReader
-from fnwork.text import harmless
+from fnwork.text import harmless, size
 from fnwork.tui import keys, pictures
-from fnwork.tui.figures import MIB, clock, figure
+from fnwork.tui.figures import clock, figure
 from fnwork.tui.pictures import OVER, Over
 from fnwork.tui.place import PlaceScreen
 from fnwork.tui.relaunch import open_copy
@@ -172,8 +172,8 @@ def _peak(record: Mapping[str, Any]) -> Rows:
     peak = record.get("peak")
     if not isinstance(peak, dict):
         return []
-    sizes = [(name, peak.get(name)) for name in ("total", *CATEGORIES)]
-    rows = [(name, f"{size / MIB:10,.1f} MiB") for name, size in sizes if isinstance(size, int | float)]
+    held = [(name, peak.get(name)) for name in ("total", *CATEGORIES)]
+    rows = [(name, size(count).rjust(9)) for name, count in held if isinstance(count, int | float)]
     return [("peak memory", ""), *rows] if rows else []
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Region, Size
@@ -21,6 +22,9 @@ GUTTER = 8  # columns for the labels on the left: fixed, so that nothing moves w
 WHOLE = Axis(0.0, 1.0)
 _BAD = 100
 _VALUE_WIDTH = 7
+
+Words = list[tuple[str, Style]]
+"""Pieces of a line, each in its style."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +111,7 @@ class CurvePlot(Widget):
         super().__init__(id=id, classes=classes)
         self.picture = Picture(title)
         self._drawn: tuple[Size, _Drawn] | None = None
-        self._title: list[tuple[str, Style]] | None = None
+        self._title: tuple[int, Words] | None = None
 
     def show(self, picture: Picture) -> None:
         """Draw a picture from now on. What looks as before is not sent to the terminal again."""
@@ -120,7 +124,7 @@ class CurvePlot(Widget):
         if rows is None:
             self.refresh()
             return
-        lines = [0] if title_before != self._title_line() else []
+        lines = [0] if title_before is None or title_before[1] != self._title_line() else []
         if lines := [*lines, *(row + 1 for row in rows)]:
             self.refresh(*(Region(0, line, self.content_size.width, 1) for line in lines))
 
@@ -154,32 +158,42 @@ class CurvePlot(Widget):
 
     # --- the three kinds of lines ---
 
-    def _title_line(self) -> list[tuple[str, Style]]:
-        if self._title is None:
-            self._title = self._build_title()
-        return self._title
+    def _title_line(self) -> Words:
+        width = self.content_size.width
+        if self._title is None or self._title[0] != width:
+            self._title = (width, self._build_title(width))
+        return self._title[1]
 
-    def _build_title(self) -> list[tuple[str, Style]]:
-        picture = self.picture
+    def _build_title(self, width: int) -> Words:
+        """Title and legend; entries there is no room for are left out whole."""
+        picture, quiet = self.picture, self._style("quiet")
         framed = bool(self.styles.border_top[0])  # then the frame has the title
-        pieces = [
+        head: Words = [
             ("" if framed else f"{picture.title} ", self._style("title")),
             ("log " if self.log else "", self._style("remark")),
         ]
-        for curve in picture.curves:
-            if not curve.background:
-                pieces.append((f" {curve.marker or '━'} ", self._style(curve.style)))
-                pieces.append((f"{curve.name} ", self._style("quiet")))
-                pieces.append((_last_value(curve.y, picture.percent).ljust(_VALUE_WIDTH), Style.null()))
-        remarks = " · ".join(self.remarks)
-        pieces.append((f" {remarks} " if remarks else "", self._style("remark")))
-        for curve in picture.curves:
-            if curve.legend:
-                pieces.append((" ━ ", self._style(curve.style)))
-                pieces.append((curve.legend, self._style("quiet")))
-        return pieces
+        curves: list[Words] = [
+            [
+                (f" {curve.marker or '━'} ", self._style(curve.style)),
+                (f"{curve.name} ", quiet),
+                (_last_value(curve.y, picture.percent).ljust(_VALUE_WIDTH), Style.null()),
+            ]
+            for curve in picture.curves
+            if not curve.background
+        ]
+        remarks: list[Words] = [
+            [(f"{'·' if index else ''} {remark} ", self._style("remark"))] for index, remark in enumerate(self.remarks)
+        ]
+        legends: list[Words] = [
+            [(" ━ ", self._style(curve.style)), (curve.legend, quiet)] for curve in picture.curves if curve.legend
+        ]
+        # What is worth least goes first; what could not be drawn is told nowhere else.
+        for entries, least in ((legends, 0), (curves, 1), (remarks, 0), (curves, 0)):
+            while len(entries) > least and _width([head, *curves, *remarks, *legends]) > width:
+                entries.pop()
+        return [piece for entry in (head, *curves, *remarks, *legends) for piece in entry]
 
-    def _curve_line(self, row: int) -> list[tuple[str, Style]]:
+    def _curve_line(self, row: int) -> Words:
         drawn = self._picture_drawn()
         quiet, grid = self._style("quiet"), self._style("grid")
         if not any(curve.x.size for curve in self.picture.curves):
@@ -194,7 +208,7 @@ class CurvePlot(Widget):
                 pieces.append((text, self._style("bad" if style == _BAD else drawn.styles[style])))
         return pieces
 
-    def _x_axis_line(self, width: int) -> list[tuple[str, Style]]:
+    def _x_axis_line(self, width: int) -> Words:
         picture = self.picture
         return [(label_line(picture.x_axis, width, GUTTER, picture.x_label, picture.x_unit), self._style("quiet"))]
 
@@ -286,6 +300,11 @@ def _remarks(curves: Sequence[Curve], views: Sequence[tuple[Floats, Floats]], *,
     if none := sum(left_out.values()):
         remarks.append(f"{none:,} {'value' if none == 1 else 'values'} ≤ 0 left out")
     return remarks
+
+
+def _width(entries: Sequence[Words]) -> int:
+    """Cells of these one after the other, but for what is empty at the end."""
+    return cell_len("".join(text for entry in entries for text, _ in entry).rstrip())
 
 
 def _last_value(y: Floats, percent: bool) -> str:

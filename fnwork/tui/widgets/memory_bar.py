@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.text import Text
 from textual.widget import Widget
 
-from fnwork.tui.figures import MIB
+from fnwork.tui.figures import Unit, common_unit
 from fnwork.tui.theme import CATEGORIES, CATEGORY_LETTERS, colour
 from fnwork.tui.watch import Memory
 
@@ -18,7 +18,7 @@ _LABEL = 8  # cells of the word at the bar's left
 
 
 class MemoryBar(Widget):
-    """One stacked bar from 0 to the budget (or to the peak, without one), and below it the categories in MiB."""
+    """One stacked bar from 0 to the budget (or to the peak, without one), and below it the categories in its unit."""
 
     DEFAULT_CSS = """
     MemoryBar { height: 2; }
@@ -43,8 +43,9 @@ class MemoryBar(Widget):
         return len(CATEGORIES) if self.content_size.width >= 130 else len(CATEGORIES) // 2
 
     def render(self) -> Text:
-        legend = [self._legend_entry(name) for name in CATEGORIES]
-        lines = [self._bar_line()]
+        unit = common_unit(max(self._memory.total, self._memory.peak))
+        legend = [self._legend_entry(name, unit) for name in CATEGORIES]
+        lines = [self._bar_line(unit)]
         for start in range(0, len(legend), self._per_line):
             line = Text("" if self._is_narrow else " " * _LABEL)
             for entry in legend[start : start + self._per_line]:
@@ -52,9 +53,9 @@ class MemoryBar(Widget):
             lines.append(line)
         return Text("\n").join(lines)
 
-    def _legend_entry(self, category: str) -> Text:
+    def _legend_entry(self, category: str, unit: Unit) -> Text:
         held = self._memory.categories.get(category)
-        figure = "-" if held is None else f"{held / MIB:,.1f}"
+        figure = "-" if held is None else unit.count(held)
         narrow = self._is_narrow
         width = (self.content_size.width - (0 if narrow else _LABEL)) // self._per_line
         entry = Text.assemble(
@@ -69,19 +70,22 @@ class MemoryBar(Widget):
     def _is_narrow(self) -> bool:
         return self.content_size.width < _LABEL + 23 * self._per_line
 
-    def _bar_line(self) -> Text:
+    def _bar_line(self, unit: Unit) -> Text:
         memory, muted = self._memory, colour(self.app, "foreground-muted")
         share = memory.total / memory.budget if memory.budget else 0.0
-        of = f" of {memory.budget / MIB:,.0f} MiB" if memory.budget else " MiB"
+        whole = common_unit(memory.budget) if memory.budget else unit
         figures = Text.assemble(
-            (f"  {memory.total / MIB:>7,.0f}", f"bold {colour(self.app, 'warning')}" if share >= _NEAR else "bold"),
-            of,
+            (f"  {unit.count(memory.total):>5}", f"bold {colour(self.app, 'warning')}" if share >= _NEAR else "bold"),
+            "" if whole == unit else f" {unit.name}",
+            f" of {whole.count(memory.budget)}" if memory.budget else "",
+            f" {whole.name}",
             ("  peak ", muted),
-            f"{memory.peak / MIB:>7,.0f}",
+            f"{unit.count(memory.peak):>5}",
+            "" if whole == unit else f" {unit.name}",
         )
         if share >= _NEAR:
             figures.append("  near the budget!" if share <= 1 else "  over the budget!", colour(self.app, "error"))
-        bar = self._bar(max(1, self.content_size.width - _LABEL - figures.cell_len), *_scale(memory))
+        bar = self._bar(max(1, self.content_size.width - _LABEL - figures.cell_len), *_scale(memory, unit))
         return Text.assemble(("Memory  ", "bold"), bar, figures)
 
     def _bar(self, width: int, limit: int, scale: str) -> Text:
@@ -112,10 +116,10 @@ def _cells(held: Sequence[int], width: int, limit: int) -> list[int]:
     return cells
 
 
-def _scale(memory: Memory) -> tuple[int, str]:
+def _scale(memory: Memory, unit: Unit) -> tuple[int, str]:
     """The bytes at the bar's end, and what to say about it: a budget of which next to nothing is used shows nothing."""
     most = max(memory.peak, memory.total, 1)
     if memory.budget and most * 16 >= memory.budget:
         return memory.budget, ""
     limit = 2 ** math.ceil(math.log2(most * 1.2))
-    return limit, f" 0-{limit / MIB:,.0f} MiB" if limit >= MIB else ""
+    return limit, f" 0-{limit // unit.bytes:,} {unit.name}" if memory.peak or memory.total else ""

@@ -10,7 +10,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from fnwork.curves import Floats
-from fnwork.tui.figures import MIB
+from fnwork.tui.figures import common_unit
 from fnwork.tui.theme import CATEGORIES, colour
 from fnwork.tui.widgets.curve_plot import GUTTER, Picture
 from fnwork.tui.widgets.plot_axis import fitting, label_line
@@ -30,6 +30,7 @@ class MemoryHistory(Widget):
         self._x = np.empty(0)
         self._held = np.empty((len(CATEGORIES), 0))
         self._budget = 0
+        self._unit = common_unit(0)
         self._top = 1.0
 
     def show(self, picture: Picture, x: Floats, held: Floats, budget: int) -> None:
@@ -43,10 +44,11 @@ class MemoryHistory(Widget):
         if self.border_title != picture.title:  # setting it draws everything anew
             self.border_title = picture.title
         most = float(self._held.sum(axis=0).max(initial=0.0))
+        self._unit = common_unit(most)
         if budget / 2 < most <= budget:
-            self._top = budget / MIB
+            self._top = budget / self._unit.bytes
         else:
-            self._top = fitting(np.array([0.0, most / MIB]), log=False, parts=4).high
+            self._top = fitting(np.array([0.0, most / self._unit.bytes]), log=False, parts=4).high
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
@@ -56,7 +58,10 @@ class MemoryHistory(Widget):
         pieces: list[tuple[str, Style]] = []
         if y == 0:
             framed = bool(self.styles.border_top[0])  # then the frame has the title
-            pieces = [("" if framed else f"{self._picture.title}  ", Style(bold=True)), ("MiB by category", muted)]
+            pieces = [
+                ("" if framed else f"{self._picture.title}  ", Style(bold=True)),
+                (f"{self._unit.name} by category", muted),
+            ]
         elif y == height - 1:
             picture = self._picture
             pieces = [(label_line(picture.x_axis, width, GUTTER, picture.x_label, picture.x_unit), muted)]
@@ -76,7 +81,7 @@ class MemoryHistory(Widget):
         edges = axis.low + (np.arange(columns + 1)) / columns * (axis.high - axis.low)
         index = np.searchsorted(self._x, edges[1:], "right") - 1  # what was last known at each column's right end
         known = (index >= 0) & (edges[:-1] <= self._x[-1])
-        tops = np.cumsum(self._held, axis=0) / MIB / self._top * rows * 8 - (rows - 1 - row) * 8
+        tops = np.cumsum(self._held, axis=0) / self._unit.bytes / self._top * rows * 8 - (rows - 1 - row) * 8
         ground = Color.parse(colour(self.app, "background"))
         paints = [ground.blend(Color.parse(colour(self.app, name)), _STRENGTH).hex6 for name in CATEGORIES]
         for column in range(columns):

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fnwork.curves import Floats
 
-# Beyond this the difference of two values could overflow.
+# Beyond this the difference of two values could overflow, and below the other one a part of it could be 0.
 _LARGEST = 1e300
+_SMALLEST = 1e-300
 _LOG_ENDS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)  # times powers of ten: the ends of a logarithmic axis
 
 
@@ -36,7 +37,7 @@ class Axis:
         """At most about `most` ticks as (share, label); `label` gets the value and the step between ticks."""
         if self.log:
             values = _log_ticks(self.low, self.high, most)
-            return [(float(self.share(np.array([value]))[0]), label(value, value)) for value in values]
+            return [(float(self.share(np.array([value]))[0]), label(value, _last_place(value))) for value in values]
         step = nice_step((self.high - self.low) / max(1, most))
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)
@@ -61,13 +62,13 @@ def fitting(values: Floats, *, log: bool, parts: int) -> Axis:
         return Axis(0.1, 1.0, log=True) if log else Axis(0.0, 1.0)
     low, high = (float(np.clip(end, -_LARGEST, _LARGEST)) for end in (finite.min(), finite.max()))
     if log:
-        low, high = max(low, 1e-300), max(high, 1e-300)
-        ends = [digit * 10.0**power for power in _powers(low, high) for digit in _LOG_ENDS]
+        low, high = max(low, _SMALLEST), max(high, _SMALLEST)
+        ends = _multiples(_LOG_ENDS, low, high)
         low_end = max(end for end in ends if end <= low * (1 + 1e-9))
         high_end = min(end for end in ends if end >= high * (1 - 1e-9) and end > low_end)
         return Axis(low_end, high_end, log=True)
-    if high - low <= 1e-9 * max(abs(low), abs(high)):
-        margin = abs(high) / 10 or 1.0
+    if high - low <= max(1e-9 * max(abs(low), abs(high)), _SMALLEST):
+        margin = abs(high) / 10 if abs(high) > _SMALLEST else 1.0
         low, high = low - margin, high + margin
     step = nice_step((high - low) / max(2, parts))
     return Axis(math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step)
@@ -112,10 +113,23 @@ def _powers(low: float, high: float) -> range:
 
 
 def _log_ticks(low: float, high: float, most: int) -> list[float]:
-    """Powers of ten, or 1, 2, 5 times them where there is room."""
-    for digits in ((1, 2, 5), (1,)):
-        values = [digit * 10.0**power for power in _powers(low, high) for digit in digits]
-        values = [value for value in values if low * (1 - 1e-9) <= value <= high * (1 + 1e-9)]
-        if len(values) <= most:
-            return values
+    """Powers of ten, or 1, 2, 5 times them where there is room; never one alone, which would tell no distance."""
+    powers, usual, ends = (
+        [value for value in _multiples(digits, low, high) if low * (1 - 1e-9) <= value <= high * (1 + 1e-9)]
+        for digits in ((1,), (1, 2, 5), _LOG_ENDS)
+    )
+    if len(usual) < 2:
+        return ends
+    values = powers if len(usual) > most and len(powers) >= 2 else usual
     return values[:: math.ceil(len(values) / max(1, most))]
+
+
+def _multiples(digits: Sequence[float], low: float, high: float) -> list[float]:
+    """The digits times the powers of ten around these values."""
+    return [digit * 10.0**power for power in _powers(low, high) for digit in digits]
+
+
+def _last_place(value: float) -> float:
+    """The place of the last digit of a tick of a logarithmic axis, which has two at most."""
+    power = 10.0 ** math.floor(math.log10(value) + 1e-9)
+    return power if math.isclose(value / power, round(value / power)) else power / 10

@@ -21,8 +21,8 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from fnwork.archive import RunSummary
-from fnwork.text import harmless
-from fnwork.tui.figures import MIB, clock, figure
+from fnwork.text import harmless, size
+from fnwork.tui.figures import clock, figure
 from fnwork.tui.theme import STATE_MARKS, colour
 
 
@@ -262,5 +262,5 @@ def _day(started: float) -> str:
         return "-"
 
 
-def _peak(size: int) -> str:
-    return f"{size / MIB:,.0f} MiB" if size else "-"
+def _peak(count: int) -> str:
+    return size(count) if count else "-"
