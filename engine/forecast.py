@@ -41,6 +41,11 @@ class Forecast:
     kernels: str
     fallback: str
 
+    @property
+    def parameters(self) -> int:
+        """Trained numbers."""
+        return self.learner.model.parameter_count
+
 
 @dataclass(frozen=True)
 class _Request:
@@ -179,7 +184,7 @@ def _fit_plan(request: _Request, plain: Forecast) -> Forecast:
     """
     costs, budget = _block_costs(request), request.settings.budget
     fixed = sum(plain.peak[name] for name in ("weights", "optimizer", "data"))
-    fixed += plain.learner.model.parameter_count * request.settings.parameter_dtype.itemsize
+    fixed += plain.parameters * request.settings.parameter_dtype.itemsize
     limit = (budget - fixed) * 5 // 4
     tried: list[Forecast] = []
     while limit > 0 and len(tried) < MOST_PLANS and (plan := cheapest(costs, limit)) is not None:

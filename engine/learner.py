@@ -14,6 +14,7 @@ import numpy as np
 from engine.average import WeightAverage
 from engine.errors import InputError
 from engine.layers import Builder, Pass, Tables
+from engine.layers.activation import Dropout
 from engine.losses import TOTALS, Loss
 from engine.memory import Array, ArraySpec, Shape
 from engine.model import Model, chain
@@ -84,6 +85,7 @@ class Learner:
         self._sums = self.memory.take((TOTALS + 1,), np.float64, "workspace")
         self.totals = self._sums[:TOTALS]
         operations.fill(self._sums, 0.0)
+        self._draws = any(isinstance(layer, Dropout) for layer in self.model.layers)
         self._place = self.memory.take((2,), np.int64, "workspace")
 
     @on_device
@@ -97,7 +99,7 @@ class Learner:
             return self.loss.forward(self.operations, outputs, targets, self.totals, factor)
 
         seed, *place = counter
-        for number, value in enumerate(place):
+        for number, value in enumerate(place if self._draws else ()):
             self.operations.fill(self._place[number : number + 1], value)
         run = Pass(self.operations, training=True, seed=seed, place=self._place)
         self._replay(lambda: self.model.train(inputs, loss, plan, run), inputs, factor)

@@ -39,7 +39,7 @@ def outlook(text: str, base_folder: Path) -> Outlook:
     windows = -(-info.train_samples // (parsed.train.micro_batch * parsed.train.accumulate))
     limit = parsed.train.limit_windows
     return Outlook(
-        parameters=result.learner.model.parameter_count,
+        parameters=result.parameters,
         peak=result.peak,
         budget=parsed.memory.budget_bytes,
         input_shape=tuple(info.input_shape),

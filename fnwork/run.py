@@ -371,7 +371,7 @@ class Run:
             "epochs": self._epochs_done,
             "steps": self._step,
             "best_epoch": self._best.get("epoch"),
-            "parameters": self._trainer.forecast.learner.model.parameter_count,
+            "parameters": self._trainer.forecast.parameters,
             "device": self._trainer.device.name,
             "result": self._results(),
             "peak": dict(self._trainer.memory.peak),

@@ -4,7 +4,7 @@ import difflib
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 # Cc controls, Cf invisible formatting (bidirectional overrides among them), Cs lone surrogates, Zl and Zp line breaks.
 _HARMFUL = {"Cc", "Cf", "Cs", "Zl", "Zp"}
@@ -39,10 +39,10 @@ def first_few(words: Sequence[str], most: int) -> str:
 def size(count: float) -> str:
     """Bytes for people: "85.3 MiB", "311 MiB"."""
     unit = 0
-    while count >= 1024 and unit < len(_UNITS) - 1:
+    while count >= 1024 and unit < len(UNITS) - 1:
         count /= 1024
         unit += 1
-    return f"{count:.0f} {_UNITS[unit]}" if unit == 0 or count >= 100 else f"{count:.1f} {_UNITS[unit]}"
+    return f"{count:.0f} {UNITS[unit]}" if unit == 0 or count >= 100 else f"{count:.1f} {UNITS[unit]}"
 
 
 def nearest(word: str, candidates: Iterable[str]) -> str | None:

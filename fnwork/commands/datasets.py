@@ -38,9 +38,9 @@ def _list(arguments: Namespace) -> int:
 
 
 def _name(arguments: Namespace) -> str:
-    from fnwork.datasets import download
-
     if not arguments.name:
+        from fnwork.datasets import download
+
         known = ", ".join(download.SOURCES if arguments.what == "get" else [*DATASETS, "or a spec"])
         raise InputError(f"which data set? fnwork data {arguments.what} NAME, where NAME is {known}")
     return arguments.name

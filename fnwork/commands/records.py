@@ -111,19 +111,17 @@ def show(arguments: Namespace) -> int:
         from fnwork.commands.specs import network
 
         return network(arguments)
-    from fnwork.checkpoint import is_whole
-
     folder = run_folder(arguments)
     run, record = summary(folder), RunReader(folder).record()
     if arguments.json:
         print_json(document(folder))
         return 0
-    status, reader = RunReader(folder).status(), RunReader(folder)
+    reader = RunReader(folder)
     known = reader.resolved()
     facts = {
         "run": run.id,
         "state": run.state,
-        "why": status.get("message") or "",
+        "why": run.message,
         "damaged": "; ".join(filter(None, (run.problem, reader.problem))),
         "spec": run.spec,
         "started": _moment(run.started),
@@ -139,8 +137,11 @@ def show(arguments: Namespace) -> int:
         _print_section("results", [(key, figure(key, value)) for key, value in run.results.items()])
     if record:
         _print_record(record)
-    if run.state in ("stopped", "interrupted") and known and is_whole(folder / LAST):
-        print(f"\ngo on with: fnwork resume {harmless(run.id)}")
+    if run.state in ("stopped", "interrupted") and known:
+        from fnwork.checkpoint import is_whole
+
+        if is_whole(folder / LAST):
+            print(f"\ngo on with: fnwork resume {harmless(run.id)}")
     return 0
 
 

@@ -39,7 +39,7 @@ def forecast(arguments: Namespace) -> int:
             {
                 "peak": found.peak,
                 "budget": read.memory.budget_bytes,
-                "parameters": found.learner.model.parameter_count,
+                "parameters": found.parameters,
                 "layers": [
                     {
                         "name": layer.name,
@@ -80,7 +80,7 @@ def forecast(arguments: Namespace) -> int:
             for layer in by_layer
         ],
     )
-    print(f"\n{found.learner.model.parameter_count:,} parameters")
+    print(f"\n{found.parameters:,} parameters")
     if recomputed:
         print(f"{100 * recomputed:.0f}% of the work is done a second time, to save memory")
     if fixed is not None:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-_UNIT_NAMES = ("B", "KiB", "MiB", "GiB", "TiB")
+from fnwork.text import UNITS
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,8 @@ class Unit:
 
 def common_unit(largest: float) -> Unit:
     """The unit in which the largest of some sizes has at most four digits, so that the small ones have some, too."""
-    power = next((power for power in range(len(_UNIT_NAMES)) if largest < 10_000 * 1024**power), len(_UNIT_NAMES) - 1)
-    return Unit(_UNIT_NAMES[power], 1024**power)
+    power = next((power for power in range(len(UNITS)) if largest < 10_000 * 1024**power), len(UNITS) - 1)
+    return Unit(UNITS[power], 1024**power)
 
 
 def figure(value: Any, metric: str = "") -> str:

@@ -149,7 +149,7 @@ def test_timeline_and_layers_tell_the_same_story(small_scratch: None) -> None:
     settings = Settings(micro_batch=4)
     made = forecast(layers, data.input_shape, data.outputs, settings)
     trainer = Trainer(layers, data, settings, device="cpu")
-    assert trainer.forecast.learner.model.parameter_count == sum(layer.parameters for layer in layer_forecasts(made))
+    assert trainer.forecast.parameters == sum(layer.parameters for layer in layer_forecasts(made))
     assert [layer.name for layer in layer_forecasts(made)][:3] == ["residual1", "residual2", "residual3"]
     assert layer_forecasts(made)[-1].output_shape == (3,)
     assert max(point.total for point in made.timeline) <= made.peak["total"]

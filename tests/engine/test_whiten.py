@@ -89,9 +89,7 @@ def test_training_leaves_the_filters_alone(mode: str) -> None:
     after = made.state().arrays
     assert (after["model.conv1.weight"] != arrays["model.conv1.weight"]).any()
     assert not [name for name in after if "whiten" in name and not name.startswith("model.")]
-    assert made.forecast.learner.model.parameter_count == sum(
-        layer.parameters for layer in layer_forecasts(made.forecast)
-    )
+    assert made.forecast.parameters == sum(layer.parameters for layer in layer_forecasts(made.forecast))
     assert layer_forecasts(made.forecast)[0].parameters == 0
 
 

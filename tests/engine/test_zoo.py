@@ -10,7 +10,7 @@ from fnwork.layer_forecast import layer_forecasts
 
 
 def parameters(preset: str, shape: tuple[int, ...], **options: object) -> int:
-    return forecast(zoo.layers(preset, options), shape, 10, Settings(micro_batch=4)).learner.model.parameter_count
+    return forecast(zoo.layers(preset, options), shape, 10, Settings(micro_batch=4)).parameters
 
 
 def test_parameter_counts() -> None:

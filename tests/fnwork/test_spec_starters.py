@@ -39,7 +39,7 @@ def test_a_starter_spec_is_right_and_its_network_fits_its_data(path):
     else:
         shape, outputs = FETCHED[path.stem]
     result = forecast(prepare.layers(read), shape, outputs, prepare.trainer_settings(read))
-    assert 1000 < result.learner.model.parameter_count < 5_000_000
+    assert 1000 < result.parameters < 5_000_000
 
 
 @pytest.mark.parametrize("name", FETCHED)

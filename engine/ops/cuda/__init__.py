@@ -14,4 +14,4 @@ globals().update(operations_of(convolution, normalization, passes, update))
 
 def __getattr__(name: str) -> Any:
     """What has no kernel of its own."""
-    return in_card_pieces(getattr(reference, name))
+    return globals().setdefault(name, in_card_pieces(getattr(reference, name)))
